@@ -1,0 +1,1 @@
+"""Deep agents: networks, replay, pure TD targets, and one final class per algorithm."""

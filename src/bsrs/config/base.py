@@ -1,0 +1,80 @@
+"""What every config can do: become plain data, be read back with its types checked, and name itself by a hash."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from typing import Any, Literal, TypeVar
+
+from bsrs.errors import BadInput, unknown
+
+Config = TypeVar("Config")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The config as plain data: what `config.json` holds."""
+    return dataclasses.asdict(config)
+
+
+def identity(config: Any) -> str:
+    """Twelve hex digits that stand for the config's class and every field: equal configs, equal identity."""
+    text = json.dumps([type(config).__name__, to_dict(config)], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def from_dict(cls: type[Config], data: dict[str, Any], where: str = "config") -> Config:
+    """A config from plain data. A wrong name, type or missing field is one clear sentence: nothing is guessed."""
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls))}
+    for name in data:
+        if name not in fields:
+            raise BadInput(f"{where}: {unknown('field', name, fields)}")
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in data:
+            raise BadInput(f"{where}: field {name!r} is missing")
+    return cls(**{name: _typed(value, hints[name], f"{where}: field {name!r}") for name, value in data.items()})
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type `hint` says, or BadInput. Lists become tuples and whole numbers floats; no other casts."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return _typed(value, option, where)
+            except BadInput:
+                continue
+    elif origin is Literal:
+        if value in args and type(value) in {type(a) for a in args}:
+            return value
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)):
+            options = args[:1] * len(value) if args[-1] is Ellipsis else args
+            if len(options) == len(value):
+                return tuple(_typed(v, option, where) for v, option in zip(value, options, strict=True))
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif hint is type(None):
+        if value is None:
+            return None
+    elif type(value) is hint:
+        return value
+    raise BadInput(f"{where} is {value!r}; expected {_describe(hint)}")
+
+
+def _describe(hint: Any) -> str:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_describe(a) for a in args)
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, args))
+    if origin is tuple:
+        return f"a list of {_describe(args[0])}"
+    if hint is type(None):
+        return "nothing"
+    return str(getattr(hint, "__name__", hint))

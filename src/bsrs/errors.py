@@ -1,0 +1,25 @@
+"""Errors that are the user's to mend: one sentence that says what, where, and what was expected."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BadInput(ValueError):
+    """Something the user gave cannot be used. The command line prints the sentence and exits with code 2."""
+
+
+class MissingExtra(BadInput):
+    """A part that needs an optional dependency was asked for where that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs a package that is not installed: pip install 'bsrs[{extra}]'")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
+    """`BadInput` for a name that is not among the known ones, with the nearest of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(names[:12])}"
+    return BadInput(f"unknown {kind} {name!r}: {hint}")

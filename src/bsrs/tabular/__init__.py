@@ -1,0 +1,1 @@
+"""Exact theory on tables: MDPs, operators, solvers, limits, sampled learning."""
