@@ -1,1 +1,22 @@
 """Exact theory on tables: MDPs, operators, solvers, limits, sampled learning."""
+
+from bsrs.tabular.grids import GridMap, grid_mdp
+from bsrs.tabular.mdp import MDP
+from bsrs.tabular.operators import bellman, expected_next, greedy_policy, relaxed_bellman, shaped_bellman, state_value
+from bsrs.tabular.solve import Batch, Solution, solve, solve_many
+
+__all__ = [
+    "MDP",
+    "Batch",
+    "GridMap",
+    "Solution",
+    "bellman",
+    "expected_next",
+    "greedy_policy",
+    "grid_mdp",
+    "relaxed_bellman",
+    "shaped_bellman",
+    "solve",
+    "solve_many",
+    "state_value",
+]

@@ -1,0 +1,183 @@
+"""Gridworlds from text maps: the paper's experiments and their larger relatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sparse
+
+from bsrs.errors import BadInput, unknown
+from bsrs.rng import stream
+from bsrs.tabular.mdp import MDP, Floats, Ints, compressed_rows
+
+Goal = Literal["loop", "terminate", "reset"]
+
+LETTERS = "FSGW"  # free, start, goal, wall
+
+MAPS: dict[str, str] = {
+    "paper": "FFFFFFF FSFFFFF WWWWWFF FFFFFFF FFWWWWW FFFFFGF FFFFFFF",
+    "corridor": "SFFFFFFFFFFFFFFFFFFG",
+    "two-rooms": "SFFWFFF FFFWFFF FFFFFFF FFFWFFF FFFWFFG",
+}
+
+# up, right, down, left: the two neighbours in this order are the perpendicular moves
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+ARROWS = "↑→↓←"
+
+
+@dataclass(frozen=True, eq=False)
+class GridMap:
+    """A rectangle of cells. Every cell but a wall is a state, numbered row by row."""
+
+    cells: np.ndarray  # (height, width) of one-letter strings
+
+    @classmethod
+    def parse(cls, text: str) -> GridMap:
+        """From rows of letters (F free, S start, G goal, W wall), separated by white space."""
+        rows = text.split()
+        if not rows:
+            raise BadInput("the map is empty; expected rows of the letters F, S, G and W")
+        for number, row in enumerate(rows, start=1):
+            strange = [letter for letter in row if letter not in LETTERS]
+            if strange:
+                raise BadInput(
+                    f"row {number} of the map has the unknown letter {strange[0]!r}; "
+                    "expected F (free), S (start), G (goal) or W (wall)"
+                )
+            if len(row) != len(rows[0]):
+                raise BadInput(f"row {number} of the map has {len(row)} cells; expected {len(rows[0])} as in row 1")
+        return cls(np.array([list(row) for row in rows]))
+
+    @classmethod
+    def open(cls, height: int, width: int) -> GridMap:
+        """No walls: the start in one corner, the goal in the opposite one."""
+        if height < 1 or width < 1 or height * width < 2:
+            raise BadInput(f"an open map of {height}x{width} has no room; expected at least two cells")
+        cells = np.full((height, width), "F")
+        cells[0, 0], cells[-1, -1] = "S", "G"
+        return cls(cells)
+
+    @classmethod
+    def named(cls, name: str) -> GridMap:
+        """By name (`paper`), by size (`20x20`, an open grid), or from a text file."""
+        height, _, width = name.partition("x")
+        if height.isdigit() and width.isdigit():
+            return cls.open(int(height), int(width))
+        if name in MAPS:
+            return cls.parse(MAPS[name])
+        if Path(name).is_file():
+            return cls.parse(Path(name).read_text(encoding="utf-8"))
+        raise unknown("map", name, [*MAPS, "20x20"])
+
+    @property
+    def is_state(self) -> np.ndarray:
+        return self.cells != "W"
+
+    @property
+    def n_states(self) -> int:
+        return int(self.is_state.sum())
+
+    def states_of(self, letter: str) -> Ints:
+        """The states whose cells bear this letter."""
+        return np.flatnonzero(self.cells[self.is_state] == letter)
+
+    def positions(self) -> tuple[Ints, Ints]:
+        """Row and column of every state."""
+        rows, columns = np.nonzero(self.is_state)
+        return rows, columns
+
+    def neighbours(self) -> Ints:
+        """(S, 4) the state that each move leads to; a wall or the edge leaves the state as it is."""
+        numbers = np.full(self.cells.shape, -1, dtype=np.int32)
+        numbers[self.is_state] = np.arange(self.n_states, dtype=np.int32)
+        rows, columns = self.positions()
+        here = numbers[rows, columns]
+        targets = np.empty((self.n_states, len(MOVES)), dtype=np.int32)
+        for move, (down, right) in enumerate(MOVES):
+            to_row = np.clip(rows + down, 0, self.cells.shape[0] - 1)
+            to_column = np.clip(columns + right, 0, self.cells.shape[1] - 1)
+            there = numbers[to_row, to_column]
+            targets[:, move] = np.where(there < 0, here, there)
+        return targets
+
+    def policy_text(self, policy: Ints) -> str:
+        """The map with an arrow for the policy's move in every state but the goal."""
+        text = self.cells.copy()
+        text[self.is_state] = [ARROWS[action] for action in policy]
+        keep = (self.cells == "W") | (self.cells == "G")
+        text[keep] = np.where(self.cells[keep] == "W", "█", "G")
+        return "\n".join(" ".join(row) for row in text)
+
+
+def grid_mdp(
+    grid: GridMap | str,
+    *,
+    slip: float = 0.0,
+    goal: Goal = "loop",
+    random_rewards: int | None = None,
+) -> MDP:
+    """Four moves; reward 1 for every action in the goal, after which it loops, terminates, or resets to the start.
+
+    With probability `slip` a move goes to one of its two sides instead. `random_rewards`, a seed, replaces the
+    goal's reward with uniform ones everywhere.
+    """
+    grid = GridMap.named(grid) if isinstance(grid, str) else grid
+    if not 0.0 <= slip <= 1.0:
+        raise BadInput(f"slip is {slip}; expected a probability from 0 to 1")
+    goals = grid.states_of("G")
+    if random_rewards is None and not len(goals):
+        raise BadInput("the map has no goal; expected at least one letter G")
+    transitions = _moves(grid.neighbours(), slip)
+    start = _start_distribution(grid)
+    if goal != "loop" or random_rewards is None:
+        transitions = _replace_rows(transitions, goals, goal, start)
+    if random_rewards is None:
+        rewards = np.zeros((grid.n_states, len(MOVES)))
+        rewards[goals] = 1.0
+    else:
+        rewards = stream(random_rewards, "grid rewards").random((grid.n_states, len(MOVES)))
+    return MDP(transitions, rewards, start=start)
+
+
+def _moves(neighbours: Ints, slip: float) -> sparse.csr_array:
+    """(S * 4, S) transition rows of the plain moves."""
+    n_states, n_moves = neighbours.shape
+    if slip == 0.0:
+        targets, probabilities = neighbours[:, :, None], np.ones(1)
+    else:
+        sides = [np.roll(neighbours, shift, axis=1) for shift in (0, 1, -1)]
+        targets, probabilities = np.stack(sides, axis=2), np.array([1.0 - slip, slip / 2, slip / 2])
+    n_rows, width = n_states * n_moves, len(probabilities)
+    pointers = np.arange(0, n_rows * width + 1, width, dtype=np.int32)
+    rows = sparse.csr_array((np.tile(probabilities, n_rows), targets.ravel(), pointers), shape=(n_rows, n_states))
+    return compressed_rows(rows)
+
+
+def _start_distribution(grid: GridMap) -> Floats:
+    starts = grid.states_of("S")
+    weights = np.zeros(grid.n_states)
+    weights[starts if len(starts) else slice(None)] = 1.0
+    return weights / weights.sum()
+
+
+def _replace_rows(transitions: sparse.csr_array, goals: Ints, goal: Goal, start: Floats) -> sparse.csr_array:
+    """The goals' rows made to loop, to end (empty rows), or to go back to the start."""
+    n_states = transitions.shape[1]
+    rows = (goals[:, None] * len(MOVES) + np.arange(len(MOVES))).ravel()
+    keep = np.ones(transitions.shape[0])
+    keep[rows] = 0.0
+    kept = sparse.csr_array(sparse.diags_array(keep) @ transitions)
+    kept.eliminate_zeros()
+    if goal == "terminate":
+        return compressed_rows(kept)
+    if goal == "loop":
+        columns, probabilities = np.repeat(goals, len(MOVES)), np.ones(len(rows))
+    else:
+        starts = np.flatnonzero(start)
+        columns, probabilities = np.tile(starts, len(rows)), np.tile(start[starts], len(rows))
+        rows = np.repeat(rows, len(starts))
+    added = sparse.coo_array((probabilities, (rows, columns)), shape=(transitions.shape[0], n_states))
+    return compressed_rows(kept + added)

@@ -1,0 +1,214 @@
+"""A finite Markov decision process as one validated, sparse value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from bsrs.errors import BadInput, unknown
+from bsrs.rng import stream
+
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+
+# Rows are sums of a few dozen products at most: anything further from one is an error in the data.
+ROW_SUM_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class MDP:
+    """S states, A actions. Row `s * A + a` of `transitions` holds the probabilities of the next state.
+
+    A row sums to one, or to zero: then the step ends the episode. Where a step ends it only sometimes, give
+    `terminates`, the probability of that for each state and action. `rewards` are expected ones, r(s, a);
+    `start` is the distribution of the first state (uniform if it is not given).
+    """
+
+    transitions: sparse.csr_array  # (S * A, S)
+    rewards: Floats  # (S, A)
+    terminates: Floats | None = None  # (S, A)
+    start: Floats | None = None  # (S,)
+
+    def __post_init__(self) -> None:
+        if self.rewards.ndim != 2:
+            raise BadInput(f"rewards have shape {self.rewards.shape}; expected (states, actions)")
+        n_states, n_actions = self.rewards.shape
+        expected = (n_states * n_actions, n_states)
+        if self.transitions.shape != expected:
+            raise BadInput(f"transitions have shape {self.transitions.shape}; expected {expected} to fit the rewards")
+        _check_finite(self.rewards, n_actions)
+        _check_rows(self.transitions, self.terminates, n_actions)
+        if self.start is not None and (self.start.shape != (n_states,) or not np.isclose(self.start.sum(), 1.0)):
+            raise BadInput(
+                f"start distribution has shape {self.start.shape} and sum {self.start.sum():g}; "
+                f"expected ({n_states},) and 1"
+            )
+
+    @property
+    def n_states(self) -> int:
+        return int(self.rewards.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.rewards.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the table takes."""
+        p = self.transitions
+        parts = [p.data, p.indices, p.indptr, self.rewards, self.terminates, self.start]
+        return sum(part.nbytes for part in parts if part is not None)
+
+    def start_distribution(self) -> Floats:
+        """(S,) probabilities of the first state."""
+        return np.full(self.n_states, 1.0 / self.n_states) if self.start is None else self.start
+
+    def termination(self) -> Floats:
+        """(S, A) probability that a step ends the episode."""
+        if self.terminates is not None:
+            return self.terminates
+        return np.asarray(1.0 - self.transitions.sum(axis=1)).reshape(self.rewards.shape).round(8)
+
+    def chain(self, policy: Ints) -> sparse.csr_array:
+        """(S, S) transition matrix of the Markov chain that a deterministic policy makes."""
+        return self.transitions[np.arange(self.n_states) * self.n_actions + policy]
+
+    def policy_rewards(self, policy: Ints) -> Floats:
+        """(S,) rewards along that chain."""
+        return cast(Floats, self.rewards[np.arange(self.n_states), policy])
+
+    @classmethod
+    def from_arrays(
+        cls,
+        transitions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        *,
+        terminates: npt.ArrayLike | None = None,
+        start: npt.ArrayLike | None = None,
+    ) -> MDP:
+        """From dense probabilities (S, A, S) and rewards (S, A), or (S, A, S) if they depend on the next state."""
+        p = np.asarray(transitions, dtype=np.float64)
+        r = np.asarray(rewards, dtype=np.float64)
+        if p.ndim != 3 or p.shape[0] != p.shape[2]:
+            raise BadInput(f"transitions have shape {p.shape}; expected (states, actions, states)")
+        if r.shape == p.shape:
+            r = (p * r).sum(axis=2)
+        if r.shape != p.shape[:2]:
+            raise BadInput(f"rewards have shape {r.shape}; expected {p.shape[:2]} or {p.shape}")
+        return cls(
+            compressed_rows(p.reshape(-1, p.shape[2])),
+            r,
+            None if terminates is None else np.asarray(terminates, dtype=np.float64),
+            None if start is None else np.asarray(start, dtype=np.float64),
+        )
+
+    @classmethod
+    def from_gymnasium(cls, env: Any, **options: Any) -> MDP:
+        """From a toy-text env (FrozenLake, CliffWalking, Taxi): its id or the env itself, anything with a table `P`."""
+        table, start = _gymnasium_table(env, options)
+        n_states, n_actions = len(table), len(table[0])
+        rows, columns, probabilities = [], [], []
+        rewards = np.zeros((n_states, n_actions))
+        terminates = np.zeros((n_states, n_actions))
+        for state in range(n_states):
+            for action in range(n_actions):
+                for probability, next_state, reward, terminated in table[state][action]:
+                    rewards[state, action] += probability * reward
+                    if terminated:
+                        terminates[state, action] += probability
+                    else:
+                        rows.append(state * n_actions + action)
+                        columns.append(next_state)
+                        probabilities.append(probability)
+        shape = (n_states * n_actions, n_states)
+        return cls(
+            compressed_rows(sparse.coo_array((probabilities, (rows, columns)), shape=shape)), rewards, terminates, start
+        )
+
+    @classmethod
+    def garnet(cls, n_states: int, n_actions: int, branching: int, *, seed: int) -> MDP:
+        """A random MDP: each state and action leads to `branching` random states; rewards are standard normal."""
+        if not 1 <= branching <= n_states:
+            raise BadInput(f"branching is {branching}; expected 1 to {n_states}, the number of states")
+        draw = stream(seed, "garnet")
+        n_rows = n_states * n_actions
+        targets = _distinct_rows(draw, n_rows, branching, n_states)
+        cuts = np.sort(draw.random((n_rows, branching - 1)), axis=1)
+        probabilities = np.diff(cuts, axis=1, prepend=0.0, append=1.0)
+        pointers = np.arange(0, n_rows * branching + 1, branching, dtype=np.int32)
+        transitions = sparse.csr_array((probabilities.ravel(), targets.ravel(), pointers), shape=(n_rows, n_states))
+        return cls(transitions, draw.standard_normal((n_states, n_actions)))
+
+
+def check_gamma(gamma: float) -> float:
+    """The discount factor, if it is one."""
+    if not 0.0 <= gamma < 1.0:
+        raise BadInput(f"gamma is {gamma}; expected a number in [0, 1)")
+    return float(gamma)
+
+
+def compressed_rows(matrix: Any) -> sparse.csr_array:
+    """Compressed rows with 32-bit indices, duplicates summed: the form that the operators stream through."""
+    rows = sparse.csr_array(matrix)
+    rows.sum_duplicates()
+    rows.indices = rows.indices.astype(np.int32, copy=False)
+    rows.indptr = rows.indptr.astype(np.int32, copy=False)
+    return rows
+
+
+def _check_finite(rewards: Floats, n_actions: int) -> None:
+    if not np.isfinite(rewards).all():
+        state, action = divmod(int(np.flatnonzero(~np.isfinite(rewards).ravel())[0]), n_actions)
+        raise BadInput(
+            f"the reward of state {state}, action {action} is {rewards[state, action]}; expected a finite number"
+        )
+
+
+def _check_rows(transitions: sparse.csr_array, terminates: Floats | None, n_actions: int) -> None:
+    if transitions.nnz and not transitions.data.min() >= 0:
+        raise BadInput("transitions hold a negative probability or NaN; expected numbers from 0 to 1")
+    sums = np.asarray(transitions.sum(axis=1))
+    if terminates is not None:
+        total, allowed = sums + terminates.ravel(), "1 together with the probability of termination"
+    else:
+        total, allowed = np.where(sums == 0, 1.0, sums), "1, or 0 where the step terminates"
+    wrong = np.abs(total - 1.0) > ROW_SUM_TOLERANCE
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        state, action = divmod(row, n_actions)
+        raise BadInput(
+            f"the probabilities of state {state}, action {action} sum to {total[row]:.9g}; expected {allowed}"
+        )
+
+
+def _gymnasium_table(env: Any, options: dict[str, Any]) -> tuple[Any, Floats | None]:
+    import gymnasium
+
+    if isinstance(env, str):
+        try:
+            env = gymnasium.make(env, **options)
+        except gymnasium.error.Error as error:
+            toy_text = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
+            raise unknown("env", env, toy_text) from error
+    bare = env.unwrapped
+    try:
+        return bare.P, np.asarray(bare.initial_state_distrib, dtype=np.float64)
+    except AttributeError:
+        raise BadInput(
+            f"env {env.spec.id if env.spec else env!r} has no transition table P; "
+            "expected a toy-text env such as FrozenLake-v1, CliffWalking-v1 or Taxi-v3"
+        ) from None
+
+
+def _distinct_rows(draw: np.random.Generator, n_rows: int, width: int, high: int) -> Ints:
+    """(n_rows, width) int32, each row `width` distinct numbers below `high`, sorted."""
+    if 4 * width > high:
+        return np.sort(draw.permuted(np.tile(np.arange(high, dtype=np.int32), (n_rows, 1)), axis=1)[:, :width], axis=1)
+    rows = np.sort(draw.integers(high, size=(n_rows, width), dtype=np.int32), axis=1)
+    while (repeated := (np.diff(rows, axis=1) == 0).any(axis=1)).any():
+        rows[repeated] = np.sort(draw.integers(high, size=(int(repeated.sum()), width), dtype=np.int32), axis=1)
+    return rows
