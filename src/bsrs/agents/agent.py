@@ -75,6 +75,19 @@ class Agent(Protocol):
     def diverged(self) -> list[str]:
         """Per member, why its values cannot be trusted any more; empty text if they can."""
 
-    def state(self, member: int) -> State: ...
+    def policy(self, member: int) -> State:
+        """What `greedy` needs of one member: the trained model."""
 
-    def load_state(self, member: int, state: State) -> None: ...
+    def load_policy(self, member: int, state: State) -> None:
+        """Play as the member whose `policy` this is."""
+
+    def state(self, member: int) -> State:
+        """Everything of one member; its `policy` is the part of that name."""
+
+    def load_state(self, member: int, state: State) -> None:
+        """Go on from where `state` was taken, bit for bit."""
+
+
+def times_due(step: int, stride: int, every: int) -> int:
+    """How many multiples of `every` the last `stride` steps, which ended at `step`, have reached."""
+    return step // every - (step - stride) // every

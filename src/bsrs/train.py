@@ -1,0 +1,226 @@
+"""The training loop: envs and an agent in, records out. It knows nothing of the algorithm, and no files.
+
+Evaluation is a function of the weights and the seed alone: fresh envs, the same starts every time, raw scores.
+So nothing of it needs to be saved, and the loop's own state is small: the step, the observations that the agent
+acts on next, and the episodes that ended since the last record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from bsrs.agents.agent import Agent, Array, State, Transition, times_due
+from bsrs.agents.members import stacked
+from bsrs.config.training import TrainingConfig
+from bsrs.envs import Envs, make
+from bsrs.rng import stream_seed
+
+
+class Recorder(Protocol):
+    """Where one member's records go: a run folder, or a list in memory."""
+
+    def append(self, line: dict[str, Any]) -> None:
+        """One record. Its content is the same whenever the run is repeated."""
+
+    def timing(self, line: dict[str, Any]) -> None:
+        """How long things took: never the same twice, so kept apart."""
+
+    def save(self, state: State) -> None:
+        """Replace the checkpoint."""
+
+
+class Progress(Protocol):
+    """Who watches: told of every record of the first member still training."""
+
+    def __call__(self, step: int, steps_per_s: float, score: float | None, train_return: float | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a member's run ended."""
+
+    outcome: Literal["finished", "diverged"]
+    step: int
+    score: float | None
+    """Mean raw score of the last evaluation."""
+    reason: str = ""
+
+
+@dataclass
+class Member:
+    """What the loop keeps of one member."""
+
+    seed: int
+    envs: Envs
+    recorder: Recorder
+    episodes: list[tuple[float, int]]
+    """Return and length of the episodes that ended since the last record."""
+    score: float | None = None
+    outcome: Outcome | None = None
+
+
+class Loop:
+    """One agent in its envs until `config.steps`; `config` is any member's, for they differ in eta and seed only."""
+
+    def __init__(
+        self, agent: Agent, config: TrainingConfig, seeds: Sequence[int], recorders: Sequence[Recorder]
+    ) -> None:
+        self.agent, self.config = agent, config
+        self.members = [
+            Member(seed, make(config.env, config.n_envs, seed, training=True), recorder, [])
+            for seed, recorder in zip(seeds, recorders, strict=True)
+        ]
+        self.step = 0
+        self.obs: Array | None = None  # (P, n, *obs)
+
+    def run(self, *, checkpoint_every: int = 0, progress: Progress | None = None) -> list[Outcome]:
+        """Train to the end, or until every member has diverged."""
+        if self.obs is None:
+            self.obs = stacked([member.envs.reset() for member in self.members])
+        watch = Stopwatch(self.step)
+        try:
+            while self.step < self.config.steps and self._training():
+                self._advance()
+                if self._due(self.config.log_every):
+                    self._record(watch.read(self.step), progress)
+                if self._due(self.config.eval_every):
+                    self._evaluate()
+                if self._due(checkpoint_every):
+                    self._checkpoint()
+            return self._finish()
+        finally:
+            for member in self.members:
+                member.envs.close()
+
+    def _advance(self) -> None:
+        """One step of every env, and what the agent learns from it."""
+        assert self.obs is not None
+        action = self.agent.act(self.obs, self.step)
+        steps = [member.envs.step(action[p]) for p, member in enumerate(self.members)]
+        transition = Transition(
+            self.obs,
+            action,
+            stacked([step.reward for step in steps]),
+            stacked([step.final_obs for step in steps]),
+            stacked([step.terminated for step in steps]),
+            stacked([step.truncated for step in steps]),
+        )
+        self.obs = stacked([step.obs for step in steps])
+        self.step += self.config.n_envs
+        self.agent.observe(transition)
+        self.agent.update(self.step)
+        for member, step in zip(self.members, steps, strict=True):
+            member.episodes.extend(zip(step.episode_returns, step.episode_lengths, strict=True))
+
+    def _training(self) -> list[Member]:
+        return [member for member in self.members if member.outcome is None]
+
+    def _due(self, every: int) -> bool:
+        return every > 0 and times_due(self.step, self.config.n_envs, every) > 0
+
+    def _record(self, steps_per_s: float, progress: Progress | None) -> None:
+        """A line of training records for each member; one whose values exploded gets its last."""
+        for member, learnt, complaint in zip(self.members, self.agent.metrics(), self.agent.diverged(), strict=True):
+            if member.outcome is not None:
+                continue
+            line = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
+            member.episodes.clear()
+            member.recorder.append(line)
+            member.recorder.timing({"step": self.step, "steps_per_s": steps_per_s})
+            if complaint:
+                member.outcome = Outcome("diverged", self.step, member.score, complaint)
+            if progress and member is next(iter(self._training()), member):
+                progress(self.step, steps_per_s, member.score, line.get("return"))
+
+    def _evaluate(self) -> None:
+        scores = evaluate(self.agent, self.config, [member.seed for member in self.members])
+        for member, member_scores in zip(self.members, scores, strict=True):
+            if member.outcome is None:
+                member.score = float(np.mean(member_scores))
+                member.recorder.append(
+                    {"kind": "eval", "step": self.step, "score": member.score, "scores": member_scores}
+                )
+
+    def _finish(self) -> list[Outcome]:
+        if self._training() and not self._due(self.config.eval_every):
+            self._evaluate()
+        return [member.outcome or Outcome("finished", self.step, member.score) for member in self.members]
+
+    # ---- checkpoints
+
+    def _checkpoint(self) -> None:
+        for p, member in enumerate(self.members):
+            if member.outcome is None:
+                member.recorder.save(self.state(p))
+
+    def state(self, p: int) -> State:
+        """Everything that member `p` needs to go on bit for bit."""
+        member = self.members[p]
+        assert self.obs is not None
+        arrays, info = member.envs.state()
+        state = State(
+            arrays={"obs": self.obs[p]},
+            info={"step": self.step, "episodes": member.episodes, "score": member.score},
+        )
+        state.add("agent", self.agent.state(p))
+        state.add("envs", State(arrays=arrays, info=info))
+        return state
+
+    def load_state(self, states: Sequence[State]) -> None:
+        """Go on from the members' states, all taken at the same step."""
+        self.step = states[0].info["step"]
+        self.obs = stacked([state.arrays["obs"] for state in states])
+        for p, (member, state) in enumerate(zip(self.members, states, strict=True)):
+            self.agent.load_state(p, state.part("agent"))
+            envs = state.part("envs")
+            member.envs.load_state(envs.arrays, envs.info)
+            member.episodes = [(episode[0], episode[1]) for episode in state.info["episodes"]]
+            member.score = state.info["score"]
+
+
+def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list[list[float]]:
+    """Raw scores of `config.eval_episodes` greedy episodes of each member: every env plays one, from a start that
+    depends on the member's seed only."""
+    all_envs = [make(config.env, config.eval_episodes, stream_seed(seed, "eval"), training=False) for seed in seeds]
+    try:
+        obs = [envs.reset() for envs in all_envs]
+        scores: list[dict[int, float]] = [{} for _ in seeds]
+        while any(len(played) < config.eval_episodes for played in scores):
+            actions = agent.greedy(stacked(obs))
+            for p, (envs, played) in enumerate(zip(all_envs, scores, strict=True)):
+                if len(played) == config.eval_episodes:
+                    continue
+                step = envs.step(actions[p])
+                obs[p] = step.obs
+                ended = np.flatnonzero(step.terminated | step.truncated)
+                for env, episode_return in zip(ended, step.episode_returns, strict=True):
+                    played.setdefault(int(env), float(episode_return))
+        return [[played[env] for env in range(config.eval_episodes)] for played in scores]
+    finally:
+        for envs in all_envs:
+            envs.close()
+
+
+def _episode_means(episodes: Sequence[tuple[float, int]]) -> dict[str, float]:
+    if not episodes:
+        return {"episodes": 0}
+    returns, lengths = np.array(episodes, dtype=float).T
+    return {"episodes": len(episodes), "return": float(returns.mean()), "length": float(lengths.mean())}
+
+
+class Stopwatch:
+    """Steps per second since it was last read."""
+
+    def __init__(self, step: int) -> None:
+        self._step, self._time = step, time.perf_counter()
+
+    def read(self, step: int) -> float:
+        now = time.perf_counter()
+        rate = (step - self._step) / max(now - self._time, 1e-9)
+        self._step, self._time = step, now
+        return rate
