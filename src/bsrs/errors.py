@@ -17,6 +17,10 @@ class MissingExtra(BadInput):
         super().__init__(f"{what} needs a package that is not installed: pip install 'bsrs[{extra}]'")
 
 
+class EnvFault(RuntimeError):
+    """An env broke its promises: it gave something that is not a number, or did not repeat itself."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     """`BadInput` for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)
