@@ -259,6 +259,10 @@ class Shaping:
     eta: ShapeScale | float | str
     potential: Potential = field(default_factory=Bootstrapped)
 
+    def phi(self, state: Array, value: Array, step: int = 0) -> Array:
+        """The scaled potential itself. V + phi estimates the value in the unshaped problem."""
+        return as_scale(self.eta)(step, state) * self.potential(state, value, step)
+
     def __call__(
         self,
         reward: Array,

@@ -73,13 +73,14 @@ class MDP:
             return self.terminates
         return np.asarray(1.0 - self.transitions.sum(axis=1)).reshape(self.rewards.shape).round(8)
 
-    def chain(self, policy: Ints) -> sparse.csr_array:
-        """(S, S) transition matrix of the Markov chain that a deterministic policy makes."""
-        return self.transitions[np.arange(self.n_states) * self.n_actions + policy]
-
-    def policy_rewards(self, policy: Ints) -> Floats:
-        """(S,) rewards along that chain."""
-        return cast(Floats, self.rewards[np.arange(self.n_states), policy])
+    def chain(self, policy: Ints | Floats) -> sparse.csr_array:
+        """(S, S) transition matrix of the Markov chain that a policy makes: (S,) actions, or (S, A) probabilities."""
+        if policy.ndim == 1:
+            return self.transitions[np.arange(self.n_states) * self.n_actions + policy]
+        pointers = np.arange(0, policy.size + 1, self.n_actions)
+        shape = (self.n_states, policy.size)
+        weights = sparse.csr_array((policy.ravel(), np.arange(policy.size), pointers), shape=shape)
+        return compressed_rows(weights @ self.transitions)
 
     @classmethod
     def from_arrays(

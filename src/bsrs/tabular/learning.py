@@ -1,0 +1,288 @@
+"""Sampled learning on tables: Q-learning, SARSA(0) and TD(0), with any potential and any shape-scale.
+
+K runs (etas x seeds) advance together as one vectorised computation; each draws only from its own seed's stream, so
+a run does not change with its company, and runs that share a seed see the same randomness whatever their eta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from bsrs.errors import BadInput
+from bsrs.rng import stream
+from bsrs.shaping import Array, Shaping
+from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
+
+Rule = Literal["q-learning", "sarsa"]
+# A learning rate: a number, or a function of how often the state and action have been updated (from 1 on).
+Rate = float | Callable[[Floats], Floats]
+
+# Random numbers are drawn for this many steps at a time.
+CHUNK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Transition:
+    """One step of K runs side by side; every field is (K,)."""
+
+    state: Ints
+    action: Ints
+    reward: Floats
+    next_state: Ints
+    terminated: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What K runs learned, and how the error and the reward went on the way."""
+
+    q: Floats  # (K, S, A)
+    steps: Ints  # (R,) when a record was taken
+    error: Floats  # (R, K) sup-norm distance of the unshaped estimate V + phi from `reference`; NaN without one
+    reward: Floats  # (R, K) mean reward per step since the last record
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedValue:
+    """What K runs of TD(0) learned of one policy's value."""
+
+    value: Floats  # (K, S)
+    steps: Ints
+    error: Floats
+
+
+def learn(
+    mdp: MDP,
+    gamma: float,
+    *,
+    rule: Rule = "q-learning",
+    shaping: Shaping | None = None,
+    seeds: Sequence[int] = (0,),
+    steps: int = 10_000,
+    alpha: Rate = 0.1,
+    epsilon: float = 0.1,
+    episode_steps: int = 200,
+    init: npt.ArrayLike = 0.0,
+    reference: Floats | None = None,
+    record_every: int = 100,
+) -> Learned:
+    """K = len(seeds) runs with an epsilon-greedy policy. `Shaping(Constant(etas))` gives each run its own eta, (K,).
+
+    Episodes begin in the MDP's start distribution and are cut after `episode_steps` steps, which is a time limit and
+    not a termination: the value beyond it counts.
+    """
+    check_gamma(gamma)
+    shaping = shaping or Shaping(0.0)
+    q = np.array(np.broadcast_to(np.asarray(init, dtype=np.float64), (len(seeds), *mdp.rewards.shape)))
+    visits = np.zeros_like(q)
+    runs = np.arange(len(seeds))
+    recorder = _Recorder(reference, record_every)
+    walk = _Walk(mdp, seeds, episode_steps)
+    action = _epsilon_greedy(q[runs, walk.state], epsilon, walk.draw())
+    for step in range(steps):
+        move = walk.step(action)
+        draws = walk.draw()
+        next_action = _epsilon_greedy(q[runs, move.next_state], epsilon, draws)
+        target = action_target(q, move, next_action, gamma, rule, shaping, epsilon, step)
+        taken = (runs, move.state, move.action)
+        visits[taken] += 1
+        q[taken] += (alpha(visits[taken]) if callable(alpha) else alpha) * (target - q[taken])
+        # SARSA goes on with the action it learned from, except where a new episode has begun meanwhile.
+        fresh = _epsilon_greedy(q[runs, walk.state], epsilon, draws)
+        action = np.where(walk.restarted, fresh, next_action) if rule == "sarsa" else fresh
+        if recorder.due(step, move.reward):
+            recorder.take(step, _unshaped(q.max(axis=2), shaping, step))
+    return Learned(q, *recorder.result())
+
+
+def learn_value(
+    mdp: MDP,
+    gamma: float,
+    policy: Floats,
+    *,
+    shaping: Shaping | None = None,
+    seeds: Sequence[int] = (0,),
+    steps: int = 10_000,
+    alpha: float = 0.1,
+    episode_steps: int = 200,
+    init: npt.ArrayLike = 0.0,
+    reference: Floats | None = None,
+    record_every: int = 100,
+) -> LearnedValue:
+    """TD(0): the value of a fixed policy, (S, A) probabilities, from samples."""
+    check_gamma(gamma)
+    if policy.shape != mdp.rewards.shape or not np.allclose(policy.sum(axis=1), 1.0):
+        raise BadInput(f"policy has shape {policy.shape}; expected {mdp.rewards.shape} with rows that sum to 1")
+    shaping = shaping or Shaping(0.0)
+    value = np.array(np.broadcast_to(np.asarray(init, dtype=np.float64), (len(seeds), mdp.n_states)))
+    runs = np.arange(len(seeds))
+    recorder = _Recorder(reference, record_every)
+    walk = _Walk(mdp, seeds, episode_steps)
+    cumulative = policy.cumsum(axis=1)
+    for step in range(steps):
+        below = cumulative[walk.state] < walk.draw().pick[:, None]
+        move = walk.step(np.minimum(below.sum(axis=1), mdp.n_actions - 1))
+        target = value_target(value, move, gamma, shaping, step)
+        value[runs, move.state] += alpha * (target - value[runs, move.state])
+        if recorder.due(step, move.reward):
+            recorder.take(step, _unshaped(value, shaping, step))
+    recorded, error, _ = recorder.result()
+    return LearnedValue(value, recorded, error)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Pure TD targets: the tables that they read are (K, S, A) or (K, S).
+
+
+def action_target(
+    q: Floats,
+    move: Transition,
+    next_action: Ints,
+    gamma: float,
+    rule: Rule,
+    shaping: Shaping,
+    epsilon: float = 0.0,
+    step: int = 0,
+) -> Floats:
+    """(K,) what Q(s, a) is moved towards: the shaped reward and the discounted value of the next state.
+
+    The potential's V is the value of the policy that the rule learns about: the greedy one's maximum for
+    Q-learning, the epsilon-greedy one's mean for SARSA.
+    """
+    runs = np.arange(len(q))
+    here, there = q[runs, move.state], q[runs, move.next_state]
+    if rule == "q-learning":
+        value, next_value = here.max(axis=1), there.max(axis=1)
+        bootstrap = next_value
+    else:
+        value, next_value = _epsilon_mean(here, epsilon), _epsilon_mean(there, epsilon)
+        bootstrap = there[runs, next_action]
+    shaped = _shape(shaping, move, value, next_value, gamma, step)
+    return cast(Floats, shaped + gamma * ~move.terminated * bootstrap)
+
+
+def value_target(value: Floats, move: Transition, gamma: float, shaping: Shaping, step: int = 0) -> Floats:
+    """(K,) what V(s) is moved towards by TD(0)."""
+    runs = np.arange(len(value))
+    here, there = value[runs, move.state], value[runs, move.next_state]
+    return cast(Floats, _shape(shaping, move, here, there, gamma, step) + gamma * ~move.terminated * there)
+
+
+def _shape(shaping: Shaping, move: Transition, value: Floats, next_value: Floats, gamma: float, step: int) -> Array:
+    return shaping(
+        move.reward,
+        value,
+        next_value,
+        gamma=gamma,
+        terminated=move.terminated,
+        state=move.state,
+        next_state=move.next_state,
+        step=step,
+    )
+
+
+def _unshaped(value: Floats, shaping: Shaping, step: int) -> Floats:
+    """(K, S) the estimate of the unshaped value, V + phi."""
+    states = np.broadcast_to(np.arange(value.shape[1])[:, None], value.T.shape)
+    return cast(Floats, value + shaping.phi(states, value.T, step).T)  # runs last, where an eta per run broadcasts
+
+
+def _epsilon_mean(q: Floats, epsilon: float) -> Floats:
+    return cast(Floats, (1.0 - epsilon) * q.max(axis=1) + epsilon * q.mean(axis=1))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Sampling
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """The random numbers of one step, uniform in [0, 1): each (K,), but for the tie-breaking keys, (K, A)."""
+
+    explore: Floats
+    pick: Floats
+    ties: Floats
+
+
+def _epsilon_greedy(q: Floats, epsilon: float, draws: _Draws) -> Ints:
+    """(K,) actions for rows of action values; ties are broken at random, or a table of zeros would never explore."""
+    best = np.where(q == q.max(axis=1, keepdims=True), draws.ties, -1.0).argmax(axis=1)
+    return np.where(draws.explore < epsilon, (draws.pick * q.shape[1]).astype(np.int64), best)
+
+
+class _Walk:
+    """K independent walkers through one MDP."""
+
+    def __init__(self, mdp: MDP, seeds: Sequence[int], episode_steps: int) -> None:
+        self._mdp = mdp
+        self._streams = [stream(seed, "walk") for seed in seeds]
+        self._uniforms = self._endless_uniforms()
+        self._episode_steps = episode_steps
+        # One search in the running sum over all rows finds the next state of every walker at once.
+        self._running_sum = np.concatenate([[0.0], mdp.transitions.data.cumsum()])
+        self._always_goes_on = mdp.termination().ravel() == 0
+        self._start = mdp.start_distribution().cumsum()
+        self._age = np.zeros(len(seeds), dtype=np.int64)
+        self.restarted = np.ones(len(seeds), dtype=bool)
+        self.state = self._first_states(next(self._uniforms)[0])
+
+    def draw(self) -> _Draws:
+        numbers = next(self._uniforms)
+        return _Draws(numbers[2], numbers[3], numbers[4:].T)
+
+    def step(self, action: Ints) -> Transition:
+        numbers = next(self._uniforms)
+        state, row = self.state, self.state * self._mdp.n_actions + action
+        next_state, terminated = self._next_states(row, numbers[1])
+        self._age += 1
+        self.restarted = terminated | (self._age >= self._episode_steps)
+        self._age[self.restarted] = 0
+        self.state = np.where(self.restarted, self._first_states(numbers[0]), next_state)
+        return Transition(state, action, self._mdp.rewards[state, action], next_state, terminated)
+
+    def _next_states(self, row: Ints, uniform: Floats) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        pointers = self._mdp.transitions.indptr
+        entry = np.searchsorted(self._running_sum, self._running_sum[pointers[row]] + uniform, side="right") - 1
+        last = pointers[row + 1] - 1
+        entry = np.where(self._always_goes_on[row], np.minimum(entry, last), entry)  # sums may be short by rounding
+        terminated = entry > last
+        found = self._mdp.transitions.indices[np.minimum(entry, len(self._mdp.transitions.indices) - 1)]
+        return np.where(terminated, row // self._mdp.n_actions, found), terminated
+
+    def _first_states(self, uniform: Floats) -> Ints:
+        return np.minimum(np.searchsorted(self._start, uniform, side="right"), self._mdp.n_states - 1)
+
+    def _endless_uniforms(self) -> Iterator[Floats]:
+        width = 4 + self._mdp.n_actions
+        while True:
+            yield from np.stack([each.random((CHUNK, width)) for each in self._streams], axis=-1)
+
+
+class _Recorder:
+    """Errors and rewards, taken every so many steps."""
+
+    def __init__(self, reference: Floats | None, every: int) -> None:
+        self._reference, self._every = reference, every
+        self._steps: list[int] = []
+        self._errors: list[Floats] = []
+        self._rewards: list[Floats] = []
+        self._sum: Any = 0.0
+
+    def due(self, step: int, reward: Floats) -> bool:
+        self._sum = self._sum + reward
+        return (step + 1) % self._every == 0
+
+    def take(self, step: int, estimate: Floats) -> None:
+        self._steps.append(step + 1)
+        against = np.nan if self._reference is None else self._reference
+        self._errors.append(np.abs(estimate - against).max(axis=1))
+        self._rewards.append(self._sum / self._every)
+        self._sum = 0.0
+
+    def result(self) -> tuple[Ints, Floats, Floats]:
+        return np.array(self._steps), np.array(self._errors), np.array(self._rewards)

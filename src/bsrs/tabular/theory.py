@@ -1,0 +1,151 @@
+"""What can be said about eta before anything is learned: ranges, limits, fixed points.
+
+Everything spectral follows from one fact. In the coordinates U = (1 + eta) V, BSRS is value iteration relaxed by
+omega = 1 + eta. Near the fixed point an error along the eigenvalue lam of the optimal policy's chain is multiplied
+by 1 - omega * mu in every step, with mu = 1 - gamma * lam.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+from scipy.optimize import minimize_scalar
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigs
+
+from bsrs.errors import BadInput
+from bsrs.rng import stream
+from bsrs.tabular.mdp import MDP, Floats, check_gamma
+from bsrs.tabular.operators import state_value
+from bsrs.tabular.solve import solve, solve_many
+
+Complexes = npt.NDArray[np.complexfloating[Any]]
+
+# Up to this size of a communicating class all eigenvalues are computed; beyond it, the extreme ones.
+DENSE_LIMIT = 1000
+
+
+def proven_range(gamma: float) -> tuple[float, float]:
+    """The open interval of eta in which the paper proves that the shaped operator contracts."""
+    check_gamma(gamma)
+    return -1.0, (1.0 - gamma) / (1.0 + gamma)
+
+
+def contraction_factor(eta: npt.ArrayLike, gamma: float) -> float:
+    """|eta| + gamma |1 + eta|: no step shrinks distances by less, in the sup-norm of Q. For eta(s), the worst state's."""
+    scale = np.asarray(eta, dtype=np.float64)
+    return float(np.abs(scale).max() + check_gamma(gamma) * np.abs(1.0 + scale).max())
+
+
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """Where BSRS ends: Q_inf, V_inf and the potential Phi_inf, from the unshaped optimum."""
+
+    q: Floats
+    value: Floats
+    potential: Floats
+
+
+def fixed_point(optimal_q: Floats, eta: npt.ArrayLike, *, temperature: float = 0.0) -> FixedPoint:
+    """Q_0 - Phi_inf, V_0 / (1 + eta), Phi_inf = eta / (1 + eta) V_0 (the paper's proof; its statement lacks the eta)."""
+    scale = np.asarray(eta, dtype=np.float64)
+    optimal_value = state_value(optimal_q, temperature)
+    potential = scale / (1.0 + scale) * optimal_value
+    return FixedPoint(optimal_q - potential[:, None], optimal_value / (1.0 + scale), potential)
+
+
+def spectrum(chain: sparse.csr_array) -> Complexes:
+    """The eigenvalues of a Markov chain: all of them, or the extreme ones of very large communicating classes.
+
+    A chain is block triangular in its communicating classes, so its eigenvalues are those of the blocks. Taking the
+    blocks one by one is exact where an eigensolver on the whole chain is not: the transient states of a
+    deterministic grid form a nilpotent block, whose computed eigenvalues scatter far around zero.
+    """
+    n_classes, label = connected_components(chain, directed=True, connection="strong")
+    sizes = np.bincount(label, minlength=n_classes)
+    found = [np.unique(chain.diagonal()[sizes[label] == 1]).astype(complex)]
+    for number in np.flatnonzero(sizes > 1):
+        members = np.flatnonzero(label == number)
+        found.append(_block_spectrum(sparse.csr_array(chain[members][:, members])))
+    return cast(Complexes, np.concatenate(found))
+
+
+def _block_spectrum(block: sparse.csr_array) -> Complexes:
+    if block.shape[0] <= DENSE_LIMIT:
+        return cast(Complexes, np.linalg.eigvals(block.toarray()).astype(complex))
+    first = stream(0, "eigensolver start").standard_normal(block.shape[0])
+    # The largest magnitudes set the speed, the leftmost ones the stability limit.
+    extremes = [eigs(block, k=12, which=which, v0=first, tol=1e-8, return_eigenvectors=False) for which in ("LM", "SR")]
+    return cast(Complexes, np.concatenate(extremes))
+
+
+def spectral_limit(chain: sparse.csr_array, gamma: float) -> float:
+    """The largest eta for which the iteration is stable near the fixed point: |1 - omega mu| < 1 for every mu."""
+    mu = 1.0 - check_gamma(gamma) * spectrum(chain)
+    return float((2.0 * mu.real / np.abs(mu) ** 2).min() - 1.0)
+
+
+@dataclass(frozen=True)
+class BestEta:
+    """The constant eta that shrinks errors fastest in the end, and the factor by which it does per step."""
+
+    eta: float
+    rate: float
+
+
+def best_eta(chain: sparse.csr_array, gamma: float) -> BestEta:
+    """Minimise max |1 - omega mu| over omega: convex, so a bounded scalar search finds it."""
+    mu = 1.0 - check_gamma(gamma) * spectrum(chain)
+    limit = float((2.0 * mu.real / np.abs(mu) ** 2).min())
+    found = minimize_scalar(
+        lambda omega: float(np.abs(1.0 - omega * mu).max()),
+        bounds=(0.0, limit),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    return BestEta(float(found.x) - 1.0, float(found.fun))
+
+
+def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
+    """The Markov chain of the optimal policy."""
+    return mdp.chain(solve(mdp, gamma, tol=1e-10).policy)
+
+
+def random_inits(mdp: MDP, seeds: range) -> Floats:
+    """(K, S, A) first Q tables, uniform in [0, 1): the paper's random initialisations."""
+    return np.stack([stream(seed, "q init").random(mdp.rewards.shape) for seed in seeds])
+
+
+def empirical_limit(
+    mdp: MDP,
+    gamma: float,
+    *,
+    seeds: range = range(20),
+    tol: float = 1e-6,
+    patience: int = 10,
+    precision: float = 1e-3,
+) -> float:
+    """The largest eta, by bisection, for which every random initialisation still converges.
+
+    A run that takes `patience` times as long as plain iteration counts as not converging. The limit is often below
+    the spectral one: far from the fixed point the greedy policy switches, and the iteration can be thrown about for
+    ever; it is never above but for the finite patience.
+    """
+    init = random_inits(mdp, seeds)
+
+    def slowest(eta: float, max_steps: int) -> int | None:
+        batch = solve_many(mdp, gamma, eta=np.full(len(init), eta), init=init, tol=tol, max_steps=max_steps)
+        return int(batch.applications.max()) if set(batch.outcomes) == {"converged"} else None
+
+    plain = slowest(0.0, 1_000_000)
+    if plain is None:
+        raise BadInput(f"plain iteration does not reach a residual of {tol:g} at gamma {gamma}; give a larger tol")
+    low, high = 0.0, (1.0 + gamma) / (1.0 - gamma)  # above this even the slowest mode, lam = 1, is unstable
+    while high - low > precision:
+        middle = (low + high) / 2
+        low, high = (low, middle) if slowest(middle, patience * plain) is None else (middle, high)
+    return low
