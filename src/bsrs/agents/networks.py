@@ -6,6 +6,7 @@ critics, or both. One network is the ordinary case and pays nothing for the axis
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -27,6 +28,8 @@ def mlp(x: Tensor, layers: Layers) -> Tensor:
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if weight.shape[0] == 1:  # the plain product starts quicker than the batched one
         return torch.addmm(bias.squeeze(0), x.squeeze(0), weight.squeeze(0)).unsqueeze(0)
+    if weight.shape[2] == 1:  # MKL's batched product is several times slower than this where one column comes out
+        return (x * weight.mT).sum(dim=-1, keepdim=True) + bias
     return torch.baddbmm(bias, x, weight)
 
 
@@ -42,7 +45,7 @@ class StackedMLP(nn.Module):
     ) -> None:
         super().__init__()
         layers = []
-        for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             weight = _uniform((fan_in, fan_out), fan_in, generators, device)
             bias = _uniform((1, fan_out), fan_in, generators, device)
             self.register_parameter(f"weight_{i}", weight)
@@ -69,9 +72,9 @@ class StackedMLP(nn.Module):
         """Member `member` as ordinary linear layers, copied."""
         linears = []
         for weight, bias in self.layers:
-            linear = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[2], device=str(weight.device))
-            linear.weight.copy_(weight[member].T)
-            linear.bias.copy_(bias[member, 0])
+            linear = nn.Linear(weight.shape[1], weight.shape[2], device="meta")
+            linear.weight = nn.Parameter(weight[member].T.clone())
+            linear.bias = nn.Parameter(bias[member, 0].clone())
             linears.append(linear)
         return linears
 
