@@ -1,0 +1,126 @@
+"""From a name to running envs: which kind a name stands for, and what is said when there is none."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium.spaces import Box, Discrete
+
+from bsrs.envs.single import GymSingle, Single
+from bsrs.envs.spec import EnvSpec
+from bsrs.envs.vector import Envs
+from bsrs.errors import BadInput, MissingExtra, unknown
+
+_ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
+_MINATAR = {
+    f"MinAtar/{game.title().replace('_', '')}-v{version}": (game, version == 1)
+    for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+    for version in (0, 1)
+}
+_EXTRA_OF = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "mujoco"}
+
+Built = tuple[EnvSpec, Single]
+
+
+def make(env: str, n: int, seed: int, *, training: bool, render: bool = False) -> Envs:
+    """n copies of `env`. Two calls with one seed give the same episodes, two seeds different ones.
+
+    `training` matters to Atari only: there a lost life ends an episode and rewards are clipped to their sign.
+    `render` is asked for where pictures will be.
+    """
+    if n < 1:
+        raise BadInput(f"the number of envs is {n}; expected at least 1")
+    build = _builder(env, training, render)
+    built = [build() for _ in range(n)]
+    return Envs(built[0][0], [single for _, single in built], seed)
+
+
+def known_envs() -> list[str]:
+    """Every name that `make` takes here, with the packages that are installed."""
+    _register_atari()
+    names = [name for name, spec in gymnasium.registry.items() if not _is_atari(spec) or _ATARI.fullmatch(name)]
+    return sorted([*names, *_MINATAR])
+
+
+def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
+    if env in _MINATAR:
+        return lambda: _minatar(env)
+    if _ATARI.fullmatch(env) and not _register_atari():
+        raise MissingExtra(f"env {env!r}", "atari")
+    if env not in gymnasium.registry and ":" not in env:
+        _register_atari()
+    if env in gymnasium.registry and _is_atari(gymnasium.registry[env]):
+        return lambda: _atari(env, training)
+    if env not in gymnasium.registry and ":" not in env:
+        raise unknown("env", env, known_envs())
+    return lambda: _gym(env, render)
+
+
+def _register_atari() -> bool:
+    """Importing ale-py adds its games to Gymnasium's registry."""
+    try:
+        import ale_py  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _is_atari(spec: Any) -> bool:
+    return str(spec.entry_point).startswith("ale_py")
+
+
+def _atari(env: str, training: bool) -> Built:
+    from bsrs.envs.atari import SIDE, STACK, AtariSingle
+
+    settings = gymnasium.registry[env].kwargs
+    if not _ATARI.fullmatch(env):
+        name = env.partition("-")[0]
+        raise BadInput(f"env {env!r} skips frames at random; expected {name}NoFrameskip-v4 or ALE/{name}-v5")
+    single = AtariSingle(settings["game"], settings["repeat_action_probability"], training)
+    shape = (STACK, SIDE, SIDE)
+    return EnvSpec(env, "atari", shape, "uint8", 255.0, STACK, n_actions=single.n_actions), single
+
+
+def _minatar(env: str) -> Built:
+    try:
+        from bsrs.envs.minatar import MinAtarSingle
+    except ImportError:
+        raise MissingExtra(f"env {env!r}", "atari") from None
+    single = MinAtarSingle(*_MINATAR[env])
+    return EnvSpec(env, "minatar", (single.channels, 10, 10), "uint8", n_actions=single.n_actions), single
+
+
+def _gym(env: str, render: bool) -> Built:
+    made = _made(env, render)
+    if not (isinstance(made.observation_space, Box) and len(made.observation_space.shape) == 1):
+        made = gymnasium.wrappers.FlattenObservation(made)
+    shape = tuple(int(side) for side in made.observation_space.shape)
+    return EnvSpec(env, "gym", shape, "float32", **_actions(env, made.action_space)), GymSingle(made, env)
+
+
+def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
+    try:
+        with warnings.catch_warnings():
+            # The paper's envs have newer versions; which one is wanted is the user's choice.
+            warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
+            return gymnasium.make(env, render_mode="rgb_array" if render else None, disable_env_checker=True)
+    except gymnasium.error.DependencyNotInstalled as error:
+        module = str(gymnasium.registry[env].entry_point)
+        extra = next((extra for start, extra in _EXTRA_OF.items() if module.startswith(start)), None)
+        if extra is None:
+            raise BadInput(f"env {env!r} cannot be made: {error}") from None
+        raise MissingExtra(f"env {env!r}", extra) from None
+    except (gymnasium.error.Error, ImportError) as error:
+        raise BadInput(f"env {env!r} cannot be made: {error}") from None
+
+
+def _actions(env: str, space: Any) -> dict[str, Any]:
+    if isinstance(space, Discrete):
+        return {"n_actions": int(space.n)}
+    if isinstance(space, Box) and len(space.shape) == 1:
+        return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
+    raise BadInput(f"env {env!r} has the action space {space}; expected discrete actions or a vector of numbers")

@@ -1,0 +1,87 @@
+"""One copy of an env, whatever its kind: what `Envs` drives, and the Gymnasium kind of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from bsrs.errors import EnvFault
+
+Obs = NDArray[Any]
+Action = Any  # an int, or a float vector
+
+
+class Outcome(NamedTuple):
+    """What one action led to."""
+
+    obs: Obs
+    """To act on next; of no use where `over`, because the next game must be started first."""
+    final_obs: Obs
+    """The true next observation of this transition; the same object as `obs` unless a life ended."""
+    reward: float
+    terminated: bool
+    truncated: bool
+    score: float
+    """The unclipped reward, with what was won between two lives."""
+    over: bool
+    """The real game has ended; a lost life alone does not end it."""
+
+
+class Single(Protocol):
+    """One copy of an env. `send` and `receive` are apart so that copies with threads of their own step at once."""
+
+    seed_every: int
+    """Every how many episodes a seed must be given for exact repetition. Between them `reset(None)` depends on how
+    many resets there were since the seed, and not on what was played."""
+
+    def reset(self, seed: int | None) -> Obs: ...
+    def send(self, action: Action) -> None: ...
+    def receive(self) -> Outcome: ...
+    def render(self) -> NDArray[np.uint8]: ...
+    def close(self) -> None: ...
+
+
+class GymSingle:
+    """A Gymnasium env with a vector observation."""
+
+    seed_every = 1
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
+        self._env = env
+        self._name = name
+        self._first_action = int(getattr(env.action_space, "start", 0))  # a Discrete space may count from 1
+        self._action: Action = None
+
+    def reset(self, seed: int | None) -> Obs:
+        obs, _ = self._env.reset(seed=seed)
+        return self._finite(obs)
+
+    def send(self, action: Action) -> None:
+        self._action = action + self._first_action if self._first_action else action
+
+    def receive(self) -> Outcome:
+        obs, reward, terminated, truncated, _ = self._env.step(self._action)
+        reward = float(reward)
+        if not math.isfinite(reward):
+            raise EnvFault(f"env {self._name!r} gave the reward {reward}; expected a finite number")
+        obs = self._finite(obs)
+        # At the time limit Gymnasium may say both: the end of the task is the stronger word.
+        truncated = bool(truncated and not terminated)
+        terminated = bool(terminated)
+        return Outcome(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
+
+    def _finite(self, obs: Obs) -> Obs:
+        # The sum of squares is by far the quickest test that cannot miss one; it may overflow, hence the second.
+        if not math.isfinite(np.dot(obs, obs)) and not np.isfinite(obs).all():
+            raise EnvFault(f"env {self._name!r} gave an observation that is not finite: {obs}")
+        return obs
+
+    def render(self) -> NDArray[np.uint8]:
+        return np.asarray(self._env.render(), dtype=np.uint8)
+
+    def close(self) -> None:
+        self._env.close()

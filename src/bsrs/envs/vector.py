@@ -1,0 +1,186 @@
+"""`Envs`: n copies of one env for one member, with the state that makes a stopped run continue bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsrs.envs.single import Single
+from bsrs.envs.spec import EnvSpec
+from bsrs.errors import BadInput, EnvFault
+from bsrs.rng import stream_seed
+
+if TYPE_CHECKING:
+    from bsrs.envs.gymnasium_view import GymnasiumView
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Step(NamedTuple):
+    """One step of n copies. The arrays are the caller's to keep, but not to write into: two may be the same."""
+
+    obs: NDArray[Any]  # (n, *obs_shape)
+    """To act on next: the first of a new episode where one ended."""
+    final_obs: NDArray[Any]  # (n, *obs_shape)
+    """The true next observation of this transition: what belongs to its reward."""
+    reward: NDArray[np.float32]  # (n,)
+    terminated: NDArray[np.bool_]  # (n,)
+    truncated: NDArray[np.bool_]  # (n,)
+    episode_env: NDArray[np.int64]  # (k,)
+    """Which copies finished a real episode in this step; of Atari that is the whole game, over all its lives."""
+    episode_return: NDArray[np.float64]  # (k,)
+    """Their raw scores."""
+    episode_length: NDArray[np.int64]  # (k,)
+    """Their lengths in steps of the agent."""
+
+
+_NO_EPISODES = (np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.int64))
+
+
+class Envs:
+    """n copies of one env. Every step of every copy is a real transition: a reset never costs one.
+
+    Episode e of copy i begins from the named stream `("env", i, e)` of the seed, so the state of a copy is e and the
+    actions taken since: `load_state` plays them again.
+    """
+
+    def __init__(self, spec: EnvSpec, copies: Sequence[Single], seed: int) -> None:
+        self.spec = spec
+        self.n = len(copies)
+        self.seed = seed
+        self._copies = list(copies)
+        self._episode = [-1] * self.n
+        self._actions: list[list[Any]] = [[] for _ in copies]
+        self._return = [0.0] * self.n
+        self._obs: NDArray[Any] | None = None
+
+    @property
+    def vector(self) -> GymnasiumView:
+        """The same copies as a `gymnasium.vector.VectorEnv`, for code that expects one."""
+        from bsrs.envs.gymnasium_view import GymnasiumView
+
+        return GymnasiumView(self)
+
+    def reset(self) -> NDArray[Any]:
+        """Begin a new episode in every copy."""
+        obs = self._empty_obs()
+        for i in range(self.n):
+            obs[i] = self._begin_next(i)
+        self._obs = obs
+        return obs
+
+    def step(self, action: NDArray[Any]) -> Step:
+        """Act in every copy. `action` is (n,) integers, or (n, k) floats in the env's own units."""
+        self.send(action)
+        return self.receive()
+
+    def send(self, action: NDArray[Any]) -> None:
+        """The first half of `step`: Atari's copies work in threads of their own until `receive` is called."""
+        for copy, past, one in zip(self._copies, self._actions, self._unpacked(action), strict=True):
+            copy.send(one)
+            past.append(one)
+
+    def receive(self) -> Step:
+        """The second half of `step`."""
+        outcomes = [copy.receive() for copy in self._copies]
+        final_obs = self._empty_obs()
+        for i, outcome in enumerate(outcomes):
+            final_obs[i] = outcome.final_obs
+            self._return[i] += outcome.score
+        obs, episodes = final_obs, _NO_EPISODES
+        if any(outcome.over or outcome.obs is not outcome.final_obs for outcome in outcomes):
+            obs = final_obs.copy()
+            over = [i for i, outcome in enumerate(outcomes) if outcome.over]
+            episodes = self._finished(over)
+            for i, outcome in enumerate(outcomes):
+                obs[i] = self._begin_next(i) if outcome.over else outcome.obs
+        self._obs = obs
+        return Step(
+            obs,
+            final_obs,
+            np.array([outcome.reward for outcome in outcomes], np.float32),
+            np.array([outcome.terminated for outcome in outcomes], np.bool_),
+            np.array([outcome.truncated for outcome in outcomes], np.bool_),
+            *episodes,
+        )
+
+    def render(self) -> NDArray[np.uint8]:
+        """A picture of the first copy, (height, width, 3)."""
+        return self._copies[0].render()
+
+    def close(self) -> None:
+        for copy in self._copies:
+            copy.close()
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Where every copy is, as arrays and JSON-able data."""
+        assert self._obs is not None, "reset comes before state"
+        counts = [len(past) for past in self._actions]
+        past = [np.reshape(past, (count, *self.spec.action_shape)) for past, count in zip(self._actions, counts)]
+        arrays = {
+            "episode": np.array(self._episode, np.int64),
+            "count": np.array(counts, np.int64),
+            "action": np.concatenate(past).astype(np.int64 if self.spec.n_actions else np.float32),
+            "obs": self._obs,
+        }
+        return arrays, {"env": self.spec.env, "n": self.n, "seed": self.seed}
+
+    def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> NDArray[Any]:
+        """Go to where `state` was taken, and return the observation to act on."""
+        mine = {"env": self.spec.env, "n": self.n, "seed": self.seed}
+        if meta != mine:
+            raise BadInput(f"the saved envs are {meta}; expected {mine}")
+        obs = self._empty_obs()
+        for i in range(self.n):
+            obs[i] = self._begin(i, int(arrays["episode"][i]))
+        ends = np.cumsum(arrays["count"])
+        self._actions = [self._unpacked(a) for a in np.split(arrays["action"], ends[:-1])]
+        for t in range(max(map(len, self._actions))):
+            busy = [i for i in range(self.n) if t < len(self._actions[i])]
+            for i in busy:
+                self._copies[i].send(self._actions[i][t])
+            for i in busy:
+                outcome = self._copies[i].receive()
+                self._return[i] += outcome.score
+                obs[i] = outcome.obs
+        if not np.array_equal(obs, arrays["obs"]):
+            raise EnvFault(f"env {self.spec.env!r} did not come back to its saved state: it is not deterministic")
+        self._obs = obs
+        return obs
+
+    def _begin_next(self, i: int) -> NDArray[Any]:
+        """The first observation of the next episode of copy i."""
+        self._episode[i] += 1
+        self._actions[i] = []
+        self._return[i] = 0.0
+        return self._copies[i].reset(self._seed_of(i, self._episode[i]))
+
+    def _begin(self, i: int, episode: int) -> NDArray[Any]:
+        """The first observation of that episode, from the last seed before it."""
+        self._episode[i] = episode - episode % self._copies[i].seed_every - 1
+        while self._episode[i] < episode:
+            obs = self._begin_next(i)
+        return obs
+
+    def _seed_of(self, i: int, episode: int) -> int | None:
+        seeded = episode % self._copies[i].seed_every == 0
+        return stream_seed(self.seed, "env", i, episode) if seeded else None
+
+    def _finished(self, over: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        if not over:
+            return _NO_EPISODES
+        returns = np.array([self._return[i] for i in over], np.float64)
+        lengths = np.array([len(self._actions[i]) for i in over], np.int64)
+        return np.array(over, np.int64), returns, lengths
+
+    def _empty_obs(self) -> NDArray[Any]:
+        return np.empty((self.n, *self.spec.obs_shape), self.spec.obs_dtype)
+
+    def _unpacked(self, action: NDArray[Any]) -> list[Any]:
+        """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""
+        return action.tolist() if self.spec.n_actions is not None else list(np.array(action, np.float32))
+
+
