@@ -1,9 +1,9 @@
 """Atari with the paper's wrappers: those of Stable-Baselines3's `AtariWrapper` and `VecFrameStack`.
 
-The frame skip, the maximum over the last two frames, the grey 84x84 picture and the no-ops at a game's start are done by
-ale-py's C++ `AtariVectorEnv`. The rest is done here, because the emulator's own versions are different from the
-reference: it presses FIRE for a single frame before the no-ops and not after a lost life, goes on stacking across lives, and
-draws 0 to 29 no-ops where the reference draws 1 to 30. `docs/envs.md` lists what is left.
+The frame skip, the maximum over the last two frames, the grey 84x84 picture and the no-ops at a game's start are done
+by ale-py's C++ `AtariVectorEnv`. The rest is done here, because the emulator's own versions differ from the reference:
+it presses FIRE for a single frame before the no-ops and not after a lost life, goes on stacking across lives, and draws
+0 to 29 no-ops where the reference draws 1 to 30. `docs/envs.md` lists what is left.
 """
 
 from __future__ import annotations

@@ -8,10 +8,21 @@ from numpy.typing import NDArray
 
 from bsrs.envs.single import Obs, Outcome
 
-# One colour per channel; the brightest object of a cell is drawn.
+# One colour per channel, black for none. Where objects share a cell the last channel is drawn.
 _COLOURS = np.array(
-    [(0, 0, 0), (86, 180, 233), (230, 159, 0), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167)]
-    + [(0, 114, 178), (255, 255, 255), (150, 150, 150), (120, 80, 40)],
+    [
+        (0, 0, 0),
+        (86, 180, 233),
+        (230, 159, 0),
+        (0, 158, 115),
+        (240, 228, 66),
+        (213, 94, 0),
+        (204, 121, 167),
+        (0, 114, 178),
+        (255, 255, 255),
+        (150, 150, 150),
+        (120, 80, 40),
+    ],
     dtype=np.uint8,
 )
 
@@ -48,12 +59,14 @@ class MinAtarSingle:
         return Outcome(obs, obs, float(reward), ended and not truncated, truncated, float(reward), ended)
 
     def _obs(self) -> Obs:
-        return self._game.state().astype(np.uint8).transpose(2, 0, 1)  # (C, 10, 10)
+        state: Obs = self._game.state()  # (10, 10, C)
+        return state.astype(np.uint8).transpose(2, 0, 1)  # (C, 10, 10)
 
     def render(self) -> NDArray[np.uint8]:
         state = self._game.state()  # (10, 10, C)
         top = (state * np.arange(1, self.channels + 1)).max(axis=-1)
-        return _COLOURS[top % len(_COLOURS)].repeat(32, axis=0).repeat(32, axis=1)
+        picture: NDArray[np.uint8] = _COLOURS[top]  # (10, 10, 3)
+        return picture.repeat(32, axis=0).repeat(32, axis=1)
 
     def close(self) -> None:
         pass

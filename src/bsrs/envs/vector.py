@@ -118,11 +118,10 @@ class Envs:
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Where every copy is, as arrays and JSON-able data."""
         assert self._obs is not None, "reset comes before state"
-        counts = [len(past) for past in self._actions]
-        past = [np.reshape(past, (count, *self.spec.action_shape)) for past, count in zip(self._actions, counts)]
+        past = [np.reshape(past, (len(past), *self.spec.action_shape)) for past in self._actions]
         arrays = {
             "episode": np.array(self._episode, np.int64),
-            "count": np.array(counts, np.int64),
+            "count": np.array([len(actions) for actions in past], np.int64),
             "action": np.concatenate(past).astype(np.int64 if self.spec.n_actions else np.float32),
             "obs": self._obs,
         }
@@ -182,5 +181,3 @@ class Envs:
     def _unpacked(self, action: NDArray[Any]) -> list[Any]:
         """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""
         return action.tolist() if self.spec.n_actions is not None else list(np.array(action, np.float32))
-
-

@@ -1,0 +1,266 @@
+"""Replay: the transitions an agent has seen, and uniform batches of them.
+
+`ArrayReplay` keeps whole observations. `FrameReplay` is for stacks of images: it keeps each frame once, which takes an
+eighth of the memory, and puts the stacks together again when a batch is drawn.
+
+Both have one interface: `add` one step of n envs, `sample` a batch, `state` and `load_state` for checkpoints. The
+arrays of a batch are used again by the next `sample`, unless others are given as `out`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from bsrs.envs.spec import EnvSpec
+from bsrs.errors import BadInput
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Batch(NamedTuple):
+    """B transitions. `terminated` is false at a time limit: values bootstrap there."""
+
+    obs: NDArray[Any]  # (B, *obs_shape)
+    action: NDArray[Any]  # (B, *action_shape)
+    reward: NDArray[np.float32]  # (B,)
+    next_obs: NDArray[Any]  # (B, *obs_shape)
+    terminated: NDArray[np.bool_]  # (B,)
+
+    @staticmethod
+    def empty(spec: EnvSpec, batch_size: int) -> Batch:
+        """Arrays to be filled by `sample(..., out=...)`."""
+        obs = (batch_size, *spec.obs_shape)
+        return Batch(
+            np.empty(obs, spec.obs_dtype),
+            np.empty((batch_size, *spec.action_shape), action_dtype(spec)),
+            np.empty(batch_size, np.float32),
+            np.empty(obs, spec.obs_dtype),
+            np.empty(batch_size, np.bool_),
+        )
+
+
+def action_dtype(spec: EnvSpec) -> DTypeLike:
+    return np.float32 if spec.n_actions is None else np.int64
+
+
+def make_replay(spec: EnvSpec, capacity: int, n: int) -> ArrayReplay | FrameReplay:
+    """The replay that suits the env: the last `capacity` transitions of n copies of it."""
+    if capacity < n:
+        raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
+    return FrameReplay(spec, capacity, n) if spec.frame_stack > 1 else ArrayReplay(spec, capacity, n)
+
+
+class ArrayReplay:
+    """The last `capacity` transitions in plain arrays."""
+
+    def __init__(self, spec: EnvSpec, capacity: int, n: int = 1) -> None:
+        self.capacity = capacity
+        self._spec = spec
+        self._data = Batch.empty(spec, capacity)
+        self._added = 0
+        self._out = Batch.empty(spec, 0)
+
+    def __len__(self) -> int:
+        return min(self._added, self.capacity)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._data)
+
+    def add(
+        self,
+        obs: NDArray[Any],
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        next_obs: NDArray[Any],
+        terminated: NDArray[Any],
+        truncated: NDArray[Any],
+    ) -> None:
+        """One step of n envs; `next_obs` is the true next observation (`Step.final_obs`)."""
+        for i in range(len(reward)):
+            row = self._added % self.capacity
+            data = self._data
+            data.obs[row], data.action[row], data.reward[row] = obs[i], action[i], reward[i]
+            data.next_obs[row], data.terminated[row] = next_obs[i], terminated[i]
+            self._added += 1
+
+    def sample(self, batch_size: int, rng: np.random.Generator, out: Batch | None = None) -> Batch:
+        """Transitions drawn uniformly, with replacement."""
+        _refuse_empty(self)
+        out = self._out = out or _batch_of(self._out, self._spec, batch_size)
+        rows = rng.integers(0, len(self), batch_size)
+        for whole, part in zip(self._data, out, strict=True):
+            _take(whole, rows, part)
+        return out
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """The filled part, as views."""
+        return self._filled(), {"added": self._added}
+
+    def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> None:
+        self._added = int(meta["added"])
+        _restore(self._filled(), arrays)
+
+    def _filled(self) -> Arrays:
+        return {name: array[: len(self)] for name, array in self._data._asdict().items()}
+
+
+class _Slots(NamedTuple):
+    """What goes with each frame of a `FrameReplay`."""
+
+    starts: NDArray[np.bool_]  # (n, slots)
+    """A transition that may be drawn starts from this frame."""
+    age: NDArray[np.uint8]  # (n, slots)
+    """How many earlier frames of its episode belong to its stack."""
+    action: NDArray[np.int64]  # (n, slots)
+    reward: NDArray[np.float32]  # (n, slots)
+    terminated: NDArray[np.bool_]  # (n, slots)
+
+    @staticmethod
+    def zeros(shape: tuple[int, int]) -> _Slots:
+        return _Slots(
+            starts=np.zeros(shape, np.bool_),
+            age=np.zeros(shape, np.uint8),
+            action=np.zeros(shape, np.int64),
+            reward=np.zeros(shape, np.float32),
+            terminated=np.zeros(shape, np.bool_),
+        )
+
+
+class FrameReplay:
+    """The last `capacity` transitions of stacked images, each frame stored once.
+
+    Every env has a ring of slots, one per frame in the order of time. A slot holds a frame and the transition that
+    starts from it; the last frame of an episode starts none. A stack is a frame and its predecessors in its own
+    episode, with zeros before them, as the env makes it.
+    Last frames take slots too, so there are 5 % more slots than transitions. Where episodes are so short that this
+    does not suffice, the oldest transitions go earlier.
+    """
+
+    def __init__(self, spec: EnvSpec, capacity: int, n: int = 1) -> None:
+        self.capacity = capacity
+        self._spec = spec
+        self._stack = spec.frame_stack
+        self._per_env = -(-capacity // n)
+        self._n, self._n_slots = n, self._per_env + self._per_env // 20 + self._stack + 1
+        shape = (n, self._n_slots)
+        # The first row stays zero: it stands for what was before an episode.
+        self._rows = np.zeros((1 + n * self._n_slots, *spec.obs_shape[1:]), np.uint8)
+        self._frames = self._rows[1:].reshape(*shape, *spec.obs_shape[1:])
+        self._slots = _Slots.zeros(shape)
+        # Counted per env from the beginning; the slot of count c is c % n_slots.
+        self._end = [0] * n  # frames written
+        self._tail = [0] * n  # the oldest frame that a transition may start from
+        self._size = [0] * n  # transitions that start between the two
+        self._open = [False] * n  # the last frame written is the current observation of an unfinished episode
+        self._out = Batch.empty(spec, 0)
+
+    def __len__(self) -> int:
+        return sum(self._size)
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes + sum(array.nbytes for array in self._slots)
+
+    def add(
+        self,
+        obs: NDArray[Any],
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        next_obs: NDArray[Any],
+        terminated: NDArray[Any],
+        truncated: NDArray[Any],
+    ) -> None:
+        """One step of n envs; `next_obs` is the true next observation (`Step.final_obs`)."""
+        slots = self._slots
+        for i in range(self._n):
+            if not self._open[i]:
+                if obs[i, :-1].any():
+                    raise BadInput("an episode's first observation has older frames that are not zero")
+                self._write(i, obs[i, -1], 0)
+            at = i, (self._end[i] - 1) % self._n_slots
+            slots.starts[at] = True
+            slots.action[at], slots.reward[at], slots.terminated[at] = action[i], reward[i], terminated[i]
+            self._size[i] += 1
+            self._write(i, next_obs[i, -1], min(int(slots.age[at]) + 1, self._stack - 1))
+            self._open[i] = not (terminated[i] or truncated[i])
+
+    def _write(self, i: int, frame: NDArray[np.uint8], age: int) -> None:
+        """Append a frame, once the transitions that would lose one of theirs by it are given up."""
+        self._end[i] += 1
+        oldest = self._end[i] - self._n_slots + self._stack - 1
+        while self._size[i] > self._per_env or self._tail[i] < oldest:
+            at = i, self._tail[i] % self._n_slots
+            self._size[i] -= int(self._slots.starts[at])
+            self._slots.starts[at] = False
+            self._tail[i] += 1
+        at = i, (self._end[i] - 1) % self._n_slots
+        self._frames[at] = frame
+        self._slots.age[at] = age
+
+    def sample(self, batch_size: int, rng: np.random.Generator, out: Batch | None = None) -> Batch:
+        """Transitions drawn uniformly, with replacement."""
+        out = self._out = out or _batch_of(self._out, self._spec, batch_size)
+        at = env, slot = self._draw(batch_size, rng)
+        back = np.arange(self._stack - 1, -2, -1)  # how far each frame is before the newest of obs; -1: the next
+        row = 1 + env[:, None] * self._n_slots + (slot[:, None] - back) % self._n_slots  # (B, stack + 1)
+        row[back > self._slots.age[at][:, None]] = 0
+        _take(self._rows, row[:, :-1], out.obs)
+        _take(self._rows, row[:, 1:], out.next_obs)
+        out.action[:], out.reward[:] = self._slots.action[at], self._slots.reward[at]
+        out.terminated[:] = self._slots.terminated[at]
+        return out
+
+    def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
+        _refuse_empty(self)
+        used = self._used
+        drawn = rng.integers(0, self._n * used, batch_size)
+        while (missing := ~self._slots.starts[divmod(drawn, used)]).any():
+            drawn[missing] = rng.integers(0, self._n * used, np.count_nonzero(missing))
+        return divmod(drawn, used)
+
+    @property
+    def _used(self) -> int:
+        """Slots that have been written to, in the env that wrote most."""
+        return min(max(self._end), self._n_slots)
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """The filled part, as views."""
+        end, tail, size = list(self._end), list(self._tail), list(self._size)
+        return self._filled(), {"end": end, "tail": tail, "size": size, "open": list(self._open)}
+
+    def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> None:
+        self._end, self._tail = list(meta["end"]), list(meta["tail"])
+        self._size, self._open = list(meta["size"]), list(meta["open"])
+        _restore(self._filled(), arrays)
+
+    def _filled(self) -> Arrays:
+        arrays = {"frame": self._frames, **self._slots._asdict()}
+        return {name: array[:, : self._used] for name, array in arrays.items()}
+
+
+def _take(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+    np.take(source, rows, axis=0, out=out, mode="clip")  # the one mode that does not copy through a buffer
+
+
+def _batch_of(batch: Batch, spec: EnvSpec, batch_size: int) -> Batch:
+    """The same arrays again, if they are of that size."""
+    return batch if len(batch.reward) == batch_size else Batch.empty(spec, batch_size)
+
+
+def _refuse_empty(replay: ArrayReplay | FrameReplay) -> None:
+    if len(replay) == 0:
+        raise BadInput("a batch was asked of an empty replay; expected transitions to be added first")
+
+
+def _restore(arrays: Arrays, saved: Arrays) -> None:
+    """Copy the saved arrays into those of a replay."""
+    for name, array in arrays.items():
+        if array.shape != saved[name].shape or array.dtype != saved[name].dtype:
+            found, expected = (f"{a.dtype} {a.shape}" for a in (saved[name], array))
+            raise BadInput(f"the saved replay's {name!r} is {found}; expected {expected}")
+        array[...] = saved[name]
