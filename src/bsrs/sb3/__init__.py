@@ -1,0 +1,19 @@
+"""The adapter: one line on top of Stable-Baselines3, sb3-contrib and SBX, `model = bsrs.sb3.shape(model, eta=2.0)`.
+
+Read `attach` first (the line itself), then `replay` (what happens to a sampled batch) and `values` (where each
+algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` restores a shaped model from a file.
+"""
+
+from __future__ import annotations
+
+from bsrs.errors import MissingExtra
+
+try:
+    import stable_baselines3  # noqa: F401
+except ImportError:
+    raise MissingExtra("bsrs.sb3", "sb3") from None
+
+from bsrs.sb3.attach import shape, unshape
+from bsrs.sb3.saving import load
+
+__all__ = ["load", "shape", "unshape"]

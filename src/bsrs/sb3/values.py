@@ -1,0 +1,156 @@
+"""Where each algorithm keeps its value estimate V(s): one short function per algorithm.
+
+A reader gets the model, a batch of observations as the model's own `train()` sees them, which network to ask, and a
+random generator for algorithms whose V is an expectation over sampled actions. It returns V, one number per state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bsrs.errors import BadInput, unknown
+
+Observations = Any  # a tensor, or a dict of tensors
+ReadValue = Callable[[Any, Observations, str, np.random.Generator], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How to read V from one algorithm, and from which of its networks that can be done."""
+
+    read: ReadValue
+    networks: tuple[str, ...] = ("online", "target")
+
+
+def reader_for(model: Any, network: str) -> Reader:
+    """The reader of the model's algorithm: that of the nearest known class that it inherits from."""
+    if network not in ("online", "target"):
+        raise unknown("network", network, ["online", "target"])
+    for cls in type(model).__mro__:
+        reader = _readers(cls.__module__.partition(".")[0]).get(cls.__name__)
+        if reader is not None:
+            if network not in reader.networks:
+                raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
+            return reader
+    raise BadInput(
+        f"shape does not know where {type(model).__name__} keeps its value estimate:"
+        " pass value_fn, a function of (model, obs) that returns one value per observation"
+    )
+
+
+def _readers(library: str) -> dict[str, Reader]:
+    """A library's readers by the name of the algorithm: names, because classes would import what is not in use."""
+    if library == "sbx":
+        from bsrs.sb3.values_jax import READERS
+
+        return READERS
+    return {"stable_baselines3": SB3_READERS, "sb3_contrib": CONTRIB_READERS}.get(library, {})
+
+
+def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """DQN: `max_a Q(s, a)`."""
+    q_net = model.q_net if network == "online" else model.q_net_target
+    with evaluating(q_net):
+        q: torch.Tensor = q_net(obs)  # (B, A)
+    return q.amax(dim=1)
+
+
+def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """QR-DQN: `max_a` of the mean over quantiles."""
+    quantile_net = model.quantile_net if network == "online" else model.quantile_net_target
+    with evaluating(quantile_net):
+        quantiles: torch.Tensor = quantile_net(obs)  # (B, quantiles, A)
+    return quantiles.mean(dim=1).amax(dim=1)
+
+
+def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """TD3, DDPG: `min_i Q_i(s, pi(s))`."""
+    online = network == "online"
+    actor, critic = (model.actor, model.critic) if online else (model.actor_target, model.critic_target)
+    with evaluating(actor, critic):
+        q: torch.Tensor = torch.cat(critic(obs, actor(obs)), dim=1)  # (B, critics)
+    return q.amin(dim=1)
+
+
+def soft_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """SAC, CrossQ: `min_i Q_i(s, a) - alpha log pi(a|s)` at one action drawn from the policy."""
+    critic = model.critic if network == "online" else model.critic_target
+    with evaluating(model.actor, critic), own_noise(model.device, rng):
+        action, log_prob = model.actor.action_log_prob(obs)  # (B, A), (B,)
+        q: torch.Tensor = torch.cat(critic(obs, action), dim=1)  # (B, critics)
+    entropy: torch.Tensor = -_temperature(model) * log_prob.reshape(-1)
+    return q.amin(dim=1) + entropy
+
+
+def truncated_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """TQC: the mean of the pooled quantiles without the highest ones, minus `alpha log pi(a|s)`."""
+    critic = model.critic if network == "online" else model.critic_target
+    with evaluating(model.actor, critic), own_noise(model.device, rng):
+        action, log_prob = model.actor.action_log_prob(obs)  # (B, A), (B,)
+        quantiles = critic(obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
+    kept = critic.quantiles_total - model.top_quantiles_to_drop_per_net * critic.n_critics
+    lowest: torch.Tensor = quantiles.sort(dim=1).values[:, :kept]
+    entropy: torch.Tensor = -_temperature(model) * log_prob.reshape(-1)
+    return lowest.mean(dim=1) + entropy
+
+
+def critic_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    """PPO, A2C: the critic."""
+    values: torch.Tensor = model.policy.predict_values(obs)  # (B, 1)
+    return values.reshape(-1)
+
+
+ONLINE_ONLY = ("online",)
+SB3_READERS = {
+    "DQN": Reader(greedy_value),
+    "TD3": Reader(policy_value),
+    "DDPG": Reader(policy_value),
+    "SAC": Reader(soft_value),
+    "PPO": Reader(critic_value, ONLINE_ONLY),
+    "A2C": Reader(critic_value, ONLINE_ONLY),
+}
+CONTRIB_READERS = {
+    "QRDQN": Reader(quantile_value),
+    "TQC": Reader(truncated_value),
+    "CrossQ": Reader(soft_value, ONLINE_ONLY),
+    "TRPO": Reader(critic_value, ONLINE_ONLY),
+    "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
+}
+
+
+def _temperature(model: Any) -> torch.Tensor:
+    """SAC's alpha, learned or fixed."""
+    fixed = model.ent_coef_optimizer is None
+    alpha: torch.Tensor = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
+    return alpha
+
+
+@contextmanager
+def evaluating(*networks: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again."""
+    training = [module for network in networks for module in network.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def own_noise(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
+    """PyTorch's global noise replaced by draws of `rng`, so that the model's own stream is not shifted."""
+    on_gpu = device.type == "cuda"
+    seed = int(rng.integers(2**31))
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            torch.cuda.manual_seed(seed)
+        yield
