@@ -1,0 +1,126 @@
+"""TD3 that shapes its own reward. Everything the paper changes is in `TD3Agent._values`.
+
+With the potential `policy` the actor's actions are computed once, for V(s) and for the actor's own update; with
+`replay` V(s) is the forward pass of the loss. At eta = 0 this is plain TD3, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bsrs.agents.actor_critic import ActorCritic, Batch, Learner, descend, follow, frozen_copy, least, q_values
+from bsrs.agents.agent import State
+from bsrs.agents.networks import Layers, mlp
+from bsrs.agents.targets import td_target
+from bsrs.config.td3 import TD3Config
+from bsrs.envs import EnvSpec
+from bsrs.shaping import Shaping
+
+
+class TD3Agent(ActorCritic):
+    """P members that differ in `eta` and `seed` only. `shaping` takes the place of what the configs say."""
+
+    noises = 1
+
+    def __init__(
+        self, configs: Sequence[TD3Config], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None
+    ) -> None:
+        super().__init__(configs, spec, outputs_per_action=1, device=device, shaping=shaping)
+        self.config = configs[0]
+        self.target_actor = frozen_copy(self.actor)
+        self.updates = 0
+
+    def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
+        return mlp(obs, actor).tanh()
+
+    def explored_action(self, obs: Tensor, noise: Tensor) -> Tensor:
+        action = self.mean_action(self.actor.layers, obs)
+        scale = self.config.exploration_noise
+        return action.add_(noise, alpha=scale).clamp_(-1, 1) if scale else action
+
+    def gradient_step(self, batch: Batch, step: int) -> None:
+        self.updates += 1
+        actor_due = self.updates % self.config.policy_delay == 0
+        policy_action = None
+        if actor_due or (self.config.potential == "policy" and self.is_shaped(step)):
+            with torch.set_grad_enabled(actor_due):
+                policy_action = self.mean_action(self.actor.layers, batch.obs)  # (P, B, A)
+        q, target, reward = self._update_critics(batch, policy_action, step)
+        if actor_due:
+            assert policy_action is not None
+            q_policy = self._update_actor(batch, policy_action)  # (P, B)
+            follow(self.target_critics, self.critics, self.config.tau)
+            follow(self.target_actor, self.actor, self.config.tau)
+            self._take_note(q, target, q_policy, reward - batch.reward)
+
+    def _update_critics(self, batch: Batch, policy_action: Tensor | None, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One step on the squared TD errors. What it saw of Q (P, n, B), the target and the shaped reward (P, B)."""
+        q = q_values(self.critics.layers, batch.obs, batch.action)  # (P, n, B)
+        seen = q.detach()
+        with torch.no_grad():
+            next_action = self.smoothed_action(batch)  # (P, B, A)
+            next_q = least(q_values(self.target_critics.layers, batch.next_obs, next_action))  # (P, B)
+            reward = batch.reward
+            if self.is_shaped(step):
+                reward = self.shape(batch, *self._values(batch, policy_action, seen, next_action, next_q), step)
+            target = td_target(reward, next_q, batch.terminated, self.config.gamma)  # (P, B)
+            gradient = (seen - target.unsqueeze(1)).mul_(2 / target.shape[-1])
+        descend(q, gradient, self.critic_optimizer)
+        return seen, target, reward
+
+    def smoothed_action(self, batch: Batch) -> Tensor:
+        """The target actor's action at s', with clipped noise: (P, B, A)."""
+        config = self.config
+        noise = (batch.noise[:, 0] * config.target_policy_noise).clamp_(
+            -config.target_noise_clip, config.target_noise_clip
+        )
+        return self.mean_action(self.target_actor.layers, batch.next_obs).add_(noise).clamp_(-1, 1)
+
+    def _values(
+        self, batch: Batch, policy_action: Tensor | None, q: Tensor, next_action: Tensor, next_q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """V(s) and V(s') as the potential takes them, each (P, B)."""
+        config, critics = self.config, self.potential_critics
+        if config.potential == "policy":
+            assert policy_action is not None
+            next_policy_action = self.mean_action(self.actor.layers, batch.next_obs)
+            obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
+            action = torch.cat((policy_action, next_policy_action), dim=1)  # (P, 2B, A)
+            value, next_value = least(q_values(critics, obs, action)).chunk(2, dim=-1)
+            return value, next_value
+        if config.potential == "replay" and config.potential_network == "online":
+            return least(q), least(q_values(critics, batch.next_obs, next_action))
+        if config.potential == "replay":
+            return least(q_values(critics, batch.obs, batch.action)), next_q
+        return least(q), next_q  # a potential that does not ask the critics
+
+    def _update_actor(self, batch: Batch, policy_action: Tensor) -> Tensor:
+        """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
+        first_critics = self.critics.frozen(slice(None, None, self.config.n_critics))
+        q = q_values(first_critics, batch.obs, policy_action)  # (P, 1, B)
+        descend(q, torch.full_like(q, -1 / q.shape[-1]), self.actor_optimizer)
+        return q.detach().squeeze(1)
+
+    def _take_note(self, q: Tensor, target: Tensor, q_policy: Tensor, shaping_term: Tensor) -> None:
+        """For the records, at every update of the actor: there V(s) is at hand."""
+        with torch.no_grad():
+            loss = (q - target.unsqueeze(1)).square_().sum(dim=1)  # (P, B)
+            gap = (q_policy - q[:, 0]).abs_()  # |A|
+            self.diagnostics.add(*(x.mean(dim=-1) for x in (loss, q_policy, gap, shaping_term)))
+
+    # ---- checkpoints
+
+    def learners(self) -> dict[str, Learner]:
+        return {**super().learners(), "target_actor": Learner(self.target_actor, 1, None)}
+
+    def state(self, member: int) -> State:
+        state = super().state(member)
+        state.info["updates"] = self.updates
+        return state
+
+    def load_state(self, member: int, state: State) -> None:
+        super().load_state(member, state)
+        self.updates = state.info["updates"]
