@@ -115,7 +115,8 @@ class Loop:
         self.agent.observe(transition)
         self.agent.update(self.step)
         for member, step in zip(self.members, steps, strict=True):
-            member.episodes.extend(zip(step.episode_returns, step.episode_lengths, strict=True))
+            if len(step.episode_env):
+                member.episodes += zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True)
 
     def _training(self) -> list[Member]:
         return [member for member in self.members if member.outcome is None]
@@ -161,12 +162,8 @@ class Loop:
     def state(self, p: int) -> State:
         """Everything that member `p` needs to go on bit for bit."""
         member = self.members[p]
-        assert self.obs is not None
         arrays, info = member.envs.state()
-        state = State(
-            arrays={"obs": self.obs[p]},
-            info={"step": self.step, "episodes": member.episodes, "score": member.score},
-        )
+        state = State(info={"step": self.step, "episodes": member.episodes, "score": member.score})
         state.add("agent", self.agent.state(p))
         state.add("envs", State(arrays=arrays, info=info))
         return state
@@ -174,13 +171,14 @@ class Loop:
     def load_state(self, states: Sequence[State]) -> None:
         """Go on from the members' states, all taken at the same step."""
         self.step = states[0].info["step"]
-        self.obs = stacked([state.arrays["obs"] for state in states])
+        obs = []
         for p, (member, state) in enumerate(zip(self.members, states, strict=True)):
             self.agent.load_state(p, state.part("agent"))
             envs = state.part("envs")
-            member.envs.load_state(envs.arrays, envs.info)
+            obs.append(member.envs.load_state(envs.arrays, envs.info))
             member.episodes = [(episode[0], episode[1]) for episode in state.info["episodes"]]
             member.score = state.info["score"]
+        self.obs = stacked(obs)
 
 
 def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list[list[float]]:
@@ -197,8 +195,7 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
                     continue
                 step = envs.step(actions[p])
                 obs[p] = step.obs
-                ended = np.flatnonzero(step.terminated | step.truncated)
-                for env, episode_return in zip(ended, step.episode_returns, strict=True):
+                for env, episode_return in zip(step.episode_env, step.episode_return, strict=True):
                     played.setdefault(int(env), float(episode_return))
         return [[played[env] for env in range(config.eval_episodes)] for played in scores]
     finally:

@@ -28,9 +28,9 @@ from bsrs.agents.members import (
 )
 from bsrs.agents.nature import MINATAR, NATURE, StackedConv
 from bsrs.agents.networks import StackedMLP
-from bsrs.agents.replay import Replay, make_replay
+from bsrs.agents.replay import ArrayReplay, FrameReplay, make_replay
 from bsrs.config.dqn import DQNConfig
-from bsrs.envs import EnvSpec
+from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, ShapeScale, Shaping, Static, as_scale
@@ -61,9 +61,9 @@ class DQNAgent:
         self.members = len(configs)
         self.config = config = configs[0]
         self.device = torch.device(device)
-        self.n_actions = _discrete(spec)
+        self.n_actions = require_discrete(spec)
         self._seeds = [c.seed for c in configs]
-        self._images = spec.kind == "atari"  # bytes in 0..255, to be scaled to 0..1
+        self._obs_factor = 1 / spec.obs_scale
         self.online, self.target = (_network(config, spec, self._seeds, self.device) for _ in range(2))
         rescale = _rescaling(configs)
         self._reward_factor = 1 / rescale
@@ -71,7 +71,7 @@ class DQNAgent:
         self._eta = _EachEta([as_scale(c.eta) for c in configs])
         self._shaping = shaping or Shaping(self._eta, self._potential(spec))
         self._always_shaped = shaping is not None
-        self.replays: list[Replay] = [make_replay(spec, config.buffer_size, config.n_envs) for _ in configs]
+        self.replays: list[ArrayReplay | FrameReplay] = [make_replay(spec, config.buffer_size, config.n_envs) for _ in configs]
         self._exploration = [stream(seed, "exploration") for seed in self._seeds]
         self._batches = [stream(seed, "batches") for seed in self._seeds]
         self.diagnostics = Diagnostics(("loss", "value", "advantage", "shaping"), self.members, config.gamma, device)
@@ -197,9 +197,9 @@ class DQNAgent:
         return Bootstrapped()
 
     def _as_input(self, obs: Tensor) -> Tensor:
-        """Observations as the network takes them: float, images scaled to 0..1."""
+        """Observations as the network takes them: float, bytes of brightness scaled to 0..1."""
         inputs = obs.to(self.device, torch.float32)  # (P, B, *obs)
-        return inputs.mul_(1 / 255) if self._images else inputs
+        return inputs.mul_(self._obs_factor) if self._obs_factor != 1 else inputs
 
     # ---- what the records and the checkpoints need
 
@@ -241,21 +241,13 @@ class DQNAgent:
 def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device) -> nn.Module:
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
-    n_actions = _discrete(spec)
+    n_actions = require_discrete(spec)
     if spec.kind in _CONVOLUTIONS:
         return StackedConv(_CONVOLUTIONS[spec.kind], spec.obs_shape, n_actions, init, device=device)
-    if len(spec.obs_shape) != 1:
-        raise BadInput(f"env {spec.id} has observations of shape {spec.obs_shape}; expected a vector or Atari frames")
     return StackedMLP((spec.obs_shape[0], *config.hidden, n_actions), init, device=device)
 
 
 _CONVOLUTIONS = {"atari": NATURE, "minatar": MINATAR}
-
-
-def _discrete(spec: EnvSpec) -> int:
-    if spec.n_actions is None:
-        raise BadInput(f"env {spec.id} has continuous actions; DQN needs discrete ones (try bsrs train td3)")
-    return spec.n_actions
 
 
 def _rescaling(configs: Sequence[DQNConfig]) -> float:

@@ -21,6 +21,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("tabular", "solve"): ("bsrs.cli.tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),
+    ("train", "dqn"): ("bsrs.cli.train:dqn", "train self-shaped DQN: Atari, MinAtar, classic control"),
 }
 
 

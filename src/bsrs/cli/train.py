@@ -1,0 +1,82 @@
+"""`bsrs train ALGORITHM` and `bsrs play`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bsrs.cli.flags import optional_flags, set_flags
+from bsrs.config.algorithms import config_type, preset
+from bsrs.config.dqn import DQNConfig
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.run import RunOptions, default_preset, folder_name, run
+
+_OWN = {"env", "eta", "seed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainArguments(RunOptions):
+    """What every `bsrs train` command takes."""
+
+    env: str
+    """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
+    eta: tuple[str, ...] = ("0",)
+    """Shape-scale: a number, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
+    Several train a population."""
+    seed: tuple[int, ...] = (0,)
+    """Several train a population."""
+    preset: str = ""
+    """Settings that are not given as flags; by default those that suit the kind of env."""
+    out: Path
+    """Folder of the run; of a population, one folder in it per member."""
+
+
+if TYPE_CHECKING:
+    DQNArguments = TrainArguments
+else:
+    DQNArguments = optional_flags(DQNConfig, (TrainArguments,), "DQNArguments", _OWN)
+
+
+def dqn(arguments: DQNArguments) -> None:
+    """Train DQN."""
+    train("dqn", arguments)
+
+
+def train(algorithm: str, arguments: TrainArguments) -> None:
+    """Train one run, or a population of every eta with every seed."""
+    from bsrs.cli.progress import show_progress
+
+    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
+    out = arguments.out
+    folders = [out] if len(configs) == 1 else [out / folder_name(config) for config in configs]
+    with show_progress(configs[0].steps, f"{algorithm} {arguments.env}") as progress:
+        outcomes = run(configs, folders, _options(arguments), progress)
+    for folder, outcome in zip(folders, outcomes, strict=True):
+        score = "none" if outcome.score is None else f"{outcome.score:.2f}"
+        print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
+
+
+def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
+    fields: dict[str, Any] = {
+        **set_flags(arguments, config_type(algorithm), _OWN),
+        "eta": _number_or_text(eta),
+        "seed": seed,
+    }
+    if arguments.preset:
+        return preset(algorithm, arguments.preset, env=arguments.env, **fields)
+    return default_preset(algorithm, arguments.env, **fields)
+
+
+def _number_or_text(eta: str) -> float | str:
+    try:
+        return float(eta)
+    except ValueError:
+        return eta
+
+
+def _options(arguments: TrainArguments) -> RunOptions:
+    from dataclasses import fields
+
+    return RunOptions(**{field.name: getattr(arguments, field.name) for field in fields(RunOptions)})

@@ -1,0 +1,196 @@
+"""A run from its config to its result: the agent, the loop and the folder put together.
+
+`run` is what the command line and the sweeps call; `DQN(config).learn()` is the same for people who write Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from bsrs.agents.agent import Agent, Array, State
+from bsrs.config.algorithms import preset
+from bsrs.config.base import identity
+from bsrs.config.training import TrainingConfig
+from bsrs.envs import make
+from bsrs.errors import BadInput
+from bsrs.shaping import Shaping
+from bsrs.store import Run, read_config, read_policy
+from bsrs.train import Loop, Outcome, Progress, evaluate
+
+# algorithm -> where its agent lives
+AGENTS: dict[str, str] = {"dqn": "bsrs.agents.dqn:DQNAgent"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is carried out. Nothing here changes what it finds, but for rounding."""
+
+    resume: bool = False
+    """Go on with the unfinished run in the folder."""
+    device: str = "cpu"
+    """Where the networks live: cpu, cuda, cuda:1, ..."""
+    threads: int = 0
+    """Threads of PyTorch; 0 leaves its own choice."""
+    checkpoint_every: int = 50_000
+    """Env steps between two checkpoints; 0 writes none."""
+    tensorboard: bool = True
+    """Write TensorBoard's event files too."""
+
+
+def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
+    """One agent with a member for each config. The configs may differ in eta and seed only."""
+    different = {_shared(config) for config in configs}
+    if len(different) > 1:
+        raise BadInput("the members of one agent may differ in eta and seed only, and these configs differ in more")
+    module, _, name = AGENTS[configs[0].algorithm].partition(":")
+    build: Callable[..., Agent] = getattr(importlib.import_module(module), name)
+    envs = make(configs[0].env, 1, 0, training=True)
+    envs.close()
+    return build(configs, envs.spec, device=_device(device), shaping=shaping)
+
+
+def run(
+    configs: Sequence[TrainingConfig],
+    folders: Sequence[Path],
+    options: RunOptions = RunOptions(),
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Train the configs together as one population, each with its records in its own folder."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    agent = make_agent(configs, options.device)  # first: what is wrong with the config is said before a folder is made
+    runs: list[Run] = []
+    try:
+        for config, folder in zip(configs, folders, strict=True):
+            runs.append(Run(folder, config, resume=options.resume, tensorboard=options.tensorboard))
+        return _train(agent, runs, options, progress)
+    finally:
+        for one in runs:
+            one.close()
+
+
+def _train(agent: Agent, runs: Sequence[Run], options: RunOptions, progress: Progress | None) -> list[Outcome]:
+    try:
+        loop = Loop(agent, runs[0].config, [one.config.seed for one in runs], runs)
+        _resume(loop, [one.load() for one in runs])
+        outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
+        for member, (one, outcome) in enumerate(zip(runs, outcomes, strict=True)):
+            one.finish(outcome, agent.policy(member))
+        return outcomes
+    except Exception as error:
+        for one in runs:
+            one.fail(error)
+        raise
+
+
+def _resume(loop: Loop, states: Sequence[State | None]) -> None:
+    saved = [state for state in states if state is not None]
+    steps = {state.info["step"] for state in saved} | ({0} if len(saved) < len(states) else set())
+    if len(steps) > 1:
+        raise BadInput(f"the members were stopped at different steps {sorted(steps)}: resume them one by one")
+    if saved:
+        loop.load_state(saved)
+
+
+def folder_name(config: TrainingConfig) -> str:
+    """A readable name for the run's folder that no other config shares."""
+    env = config.env.replace("/", "-")
+    eta = f"{config.eta:g}" if isinstance(config.eta, float) else config.eta.replace(":", "-")
+    return f"{config.algorithm}-{env}-eta{eta}-seed{config.seed}-{identity(config)}"
+
+
+def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
+    """The preset that suits the kind of env, with `fields` in place of what it says."""
+    envs = make(env, 1, 0, training=True)
+    envs.close()
+    return preset(algorithm, {"gym": "classic"}.get(envs.spec.kind, envs.spec.kind), env=env, **fields)
+
+
+def _shared(config: TrainingConfig) -> TrainingConfig:
+    return dataclasses.replace(config, eta=0.0, seed=0)
+
+
+def _device(name: str) -> str:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
+    return name
+
+
+# --------------------------------------------------------------------------------------------------------------
+# For people who write Python.
+
+
+@dataclass
+class Records:
+    """Records kept in memory, for a run without a folder."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def append(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+
+    def timing(self, line: dict[str, Any]) -> None:
+        """Not kept."""
+
+    def save(self, state: State) -> None:
+        """Not kept."""
+
+
+class Learner:
+    """One run: `learn`, then `predict` and `evaluate`. With `shaping` anything may take the place of config.eta."""
+
+    algorithm: ClassVar[str]
+
+    def __init__(self, config: TrainingConfig, *, shaping: Shaping | None = None, device: str = "cpu") -> None:
+        if config.algorithm != self.algorithm:
+            raise BadInput(f"{type(self).__name__} got a config of {config.algorithm}")
+        self.config, self._shaping, self._device = config, shaping, device
+        self.agent = make_agent([config], device, shaping)
+        self.records: list[dict[str, Any]] = []
+
+    @classmethod
+    def of(cls, env: str, **fields: Any) -> Self:
+        """With the preset that suits `env`, and `fields` in place of what it says."""
+        return cls(default_preset(cls.algorithm, env, **fields))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The model of a run's folder."""
+        learner = cls(read_config(Path(folder)))
+        learner.agent.load_policy(0, read_policy(Path(folder)))
+        return learner
+
+    def learn(self, progress: Progress | None = None) -> Self:
+        """Train from the beginning to the end, records in `records`. For a folder and checkpoints use `bsrs.run`."""
+        self.agent = make_agent([self.config], self._device, self._shaping)
+        recorder = Records()
+        self.records = recorder.lines
+        self.outcome = Loop(self.agent, self.config, [self.config.seed], [recorder]).run(progress=progress)[0]
+        return self
+
+    def predict(self, obs: Array) -> Array:
+        """Greedy actions for a batch of observations."""
+        return self.agent.greedy(np.asarray(obs)[None])[0]  # type: ignore[no-any-return]
+
+    def evaluate(self, episodes: int = 20) -> list[float]:
+        """Raw scores of greedy episodes."""
+        return evaluate(self.agent, dataclasses.replace(self.config, eval_episodes=episodes), [self.config.seed])[0]
+
+
+class DQN(Learner):
+    """Self-shaped DQN: `DQN(config).learn()`."""
+
+    algorithm = "dqn"
+
+
+__all__ = ["DQN", "Learner", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]

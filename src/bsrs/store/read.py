@@ -1,0 +1,62 @@
+"""Reading a run's folder, whoever wrote it and whether or not it has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+
+from bsrs.agents.agent import State
+from bsrs.config.algorithms import config_type
+from bsrs.config.base import from_dict, identity
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.store import checkpoint
+from bsrs.store.files import read_json, read_lines
+
+FORMAT = 1
+
+
+def read_config(folder: Path) -> TrainingConfig:
+    """The config of the run in `folder`, checked against the hash that was written with it."""
+    path = folder / "config.json"
+    if not path.exists():
+        raise BadInput(f"{folder} holds no run: there is no config.json")
+    content = read_json(path)
+    if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
+        raise BadInput(f"{path} has format {content.get('format')!r}; this version of bsrs reads up to {FORMAT}")
+    missing = [key for key in ("algorithm", "identity", "config") if key not in content]
+    if missing:
+        raise BadInput(f"{path} is damaged: {missing[0]} is missing")
+    config = from_dict(config_type(content["algorithm"]), content["config"], str(path))
+    if identity(config) != content["identity"]:
+        raise BadInput(f"{path} was changed after the run began: its identity is not {content['identity']} any more")
+    return config
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """How the run ended, or None while it has not."""
+    path = folder / "result.json"
+    return read_json(path) if path.exists() else None
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Every whole record of the run so far."""
+    path = folder / "metrics.jsonl"
+    return read_lines(path) if path.exists() else []
+
+
+def read_policy(folder: Path) -> State:
+    """The trained model: of the end, or of the last checkpoint of a run that is not there yet."""
+    path = folder / "model.safetensors"
+    if path.exists():
+        try:
+            return State(safetensors.torch.load(path.read_bytes()))
+        except safetensors.SafetensorError as error:
+            raise BadInput(f"{path} is damaged: {error}") from None
+    loaded = checkpoint.load(folder / "checkpoint")
+    if loaded is None:
+        raise BadInput(f"the run {folder} has no model yet: it was stopped before its first checkpoint")
+    return loaded[0].part("agent").part("policy")

@@ -1,0 +1,146 @@
+"""One run's folder, written by the process that trains it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bsrs.agents.agent import State
+from bsrs.config.base import identity, to_dict
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.store import checkpoint
+from bsrs.store.files import Lines, Lock, read_json, write_json, write_whole
+from bsrs.store.read import FORMAT, read_config, read_result
+from bsrs.train import Outcome
+
+
+class Run:
+    """The folder of a run that this process holds. A `Recorder` for the training loop."""
+
+    def __init__(self, folder: Path, config: TrainingConfig, *, resume: bool = False, tensorboard: bool = True) -> None:
+        self.folder, self.config = folder, config
+        _make_folder(folder)
+        self._lock = Lock(folder / "lock", f"the run {folder}")
+        try:
+            self._take(resume)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._metrics, self._timing = Lines(folder / "metrics.jsonl"), Lines(folder / "timing.jsonl")
+        self._began, self._earlier = time.monotonic(), 0.0
+        self._tensorboard = _tensorboard(folder) if tensorboard else None
+
+    def _take(self, resume: bool) -> None:
+        """Make the folder this run's, or find that it is."""
+        config_file = self.folder / "config.json"
+        if not config_file.exists():
+            strangers = [path.name for path in self.folder.iterdir() if path.name not in ("lock", "config.json.new")]
+            if strangers:
+                raise BadInput(f"{self.folder} holds {strangers[0]} but no run; expected an empty or new folder")
+            content = {"format": FORMAT, "algorithm": self.config.algorithm, "identity": identity(self.config)}
+            write_json(config_file, {**content, "config": to_dict(self.config)})
+            return
+        theirs = read_config(self.folder)
+        if theirs != self.config:
+            raise BadInput(f"{self.folder} holds another run ({_difference(theirs, self.config)}); choose another folder")
+        result = read_result(self.folder)
+        if result is not None and result["outcome"] != "failed":
+            raise BadInput(f"the run {self.folder} has ended already: {result['outcome']} at step {result['step']}")
+        if not resume:
+            raise BadInput(f"{self.folder} holds this run, unfinished: continue it with --resume")
+
+    # ---- what the training loop calls
+
+    def append(self, line: dict[str, Any]) -> None:
+        self._metrics.append(line)
+        if self._tensorboard:
+            _to_tensorboard(self._tensorboard, line)
+
+    def timing(self, line: dict[str, Any]) -> None:
+        self._timing.append(line)
+        if self._tensorboard:
+            _to_tensorboard(self._tensorboard, {"kind": "timing", **line})
+
+    def save(self, state: State) -> None:
+        self._metrics.flush()
+        about = {"metrics": self._metrics.size(), "timing": self._timing.size(), "wall_time_s": self.wall_time()}
+        checkpoint.save(self.folder / "checkpoint", state, about)
+
+    # ---- its beginning and its end
+
+    def load(self) -> State | None:
+        """The state to go on from, None at the beginning; records that are newer than it are dropped."""
+        loaded = checkpoint.load(self.folder / "checkpoint")
+        state, about = loaded or (None, {"metrics": 0, "timing": 0, "wall_time_s": 0.0})
+        self._metrics.cut(about["metrics"])
+        self._timing.cut(about["timing"])
+        self._earlier = about["wall_time_s"]
+        return state
+
+    def finish(self, outcome: Outcome, policy: State) -> None:
+        """The last word: the trained model and the result. The checkpoint has done its duty."""
+        write_whole(self.folder / "model.safetensors", checkpoint.tensor_bytes(policy))
+        self._metrics.flush()
+        self._result(outcome=outcome.outcome, step=outcome.step, score=outcome.score, reason=outcome.reason)
+        checkpoint.remove(self.folder / "checkpoint")
+
+    def fail(self, error: BaseException) -> None:
+        """The run broke down; it can be tried again from its checkpoint."""
+        self._result(outcome="failed", step=None, score=None, reason=f"{type(error).__name__}: {error}")
+
+    def wall_time(self) -> float:
+        """Seconds of training so far, over all processes that took part."""
+        return self._earlier + time.monotonic() - self._began
+
+    def _result(self, **content: Any) -> None:
+        about = {"wall_time_s": round(self.wall_time(), 3), "versions": _versions(), "host": platform.node()}
+        write_json(self.folder / "result.json", {**content, **about})
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._metrics.close()
+        self._timing.close()
+        if self._tensorboard:
+            self._tensorboard.close()
+        self._lock.release()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the folder {folder} cannot be made: {error.strerror}") from None
+
+
+def _difference(theirs: TrainingConfig, ours: TrainingConfig) -> str:
+    if theirs.algorithm != ours.algorithm:
+        return f"of {theirs.algorithm}, not {ours.algorithm}"
+    mine = to_dict(ours)
+    different = [f"{name} {value!r}, not {mine[name]!r}" for name, value in to_dict(theirs).items() if value != mine[name]]
+    return ", ".join(different)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in ("bsrs", "torch", "numpy", "gymnasium", "ale-py"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _tensorboard(folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+
+
+def _to_tensorboard(writer: Any, line: dict[str, Any]) -> None:
+    for name, value in line.items():
+        if isinstance(value, (int, float)) and name != "step":
+            writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
