@@ -98,14 +98,14 @@ class ArrayReplay:
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """The filled part, as views."""
-        return self._filled(), {"added": self._added}
+        return self._filled(self._added), {"added": self._added}
 
     def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> None:
-        self._added = int(meta["added"])
-        _restore(self._filled(), arrays)
+        _restore(self._filled(meta["added"]), arrays)
+        self._added = meta["added"]
 
-    def _filled(self) -> Arrays:
-        return {name: array[: len(self)] for name, array in self._data._asdict().items()}
+    def _filled(self, added: int) -> Arrays:
+        return {name: array[:added] for name, array in self._data._asdict().items()}
 
 
 class _Slots(NamedTuple):
@@ -217,30 +217,25 @@ class FrameReplay:
     def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
         _refuse_empty(self)
-        used = self._used
+        used = min(max(self._end), self._n_slots)  # slots that some env has written to
         drawn = rng.integers(0, self._n * used, batch_size)
         while (missing := ~self._slots.starts[divmod(drawn, used)]).any():
             drawn[missing] = rng.integers(0, self._n * used, np.count_nonzero(missing))
         return divmod(drawn, used)
 
-    @property
-    def _used(self) -> int:
-        """Slots that have been written to, in the env that wrote most."""
-        return min(max(self._end), self._n_slots)
-
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """The filled part, as views."""
         end, tail, size = list(self._end), list(self._tail), list(self._size)
-        return self._filled(), {"end": end, "tail": tail, "size": size, "open": list(self._open)}
+        return self._filled(end), {"end": end, "tail": tail, "size": size, "open": list(self._open)}
 
     def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> None:
+        _restore(self._filled(meta["end"]), arrays)
         self._end, self._tail = list(meta["end"]), list(meta["tail"])
         self._size, self._open = list(meta["size"]), list(meta["open"])
-        _restore(self._filled(), arrays)
 
-    def _filled(self) -> Arrays:
+    def _filled(self, end: list[int]) -> Arrays:
         arrays = {"frame": self._frames, **self._slots._asdict()}
-        return {name: array[:, : self._used] for name, array in arrays.items()}
+        return {name: array[:, : max(end)] for name, array in arrays.items()}
 
 
 def _take(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
@@ -258,9 +253,10 @@ def _refuse_empty(replay: ArrayReplay | FrameReplay) -> None:
 
 
 def _restore(arrays: Arrays, saved: Arrays) -> None:
-    """Copy the saved arrays into those of a replay."""
+    """Copy the saved arrays into those of a replay: all of them, or none."""
     for name, array in arrays.items():
-        if array.shape != saved[name].shape or array.dtype != saved[name].dtype:
-            found, expected = (f"{a.dtype} {a.shape}" for a in (saved[name], array))
+        found, expected = (f"{a.dtype} {a.shape}" for a in (saved[name], array))
+        if found != expected:
             raise BadInput(f"the saved replay's {name!r} is {found}; expected {expected}")
+    for name, array in arrays.items():
         array[...] = saved[name]
