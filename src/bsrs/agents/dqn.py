@@ -26,7 +26,7 @@ from bsrs.agents.members import (
     network_state,
     stacked,
 )
-from bsrs.agents.nature import MINATAR, NATURE, StackedConv
+from bsrs.agents.nature import MINATAR, NATURE, SMALL, StackedConv
 from bsrs.agents.networks import StackedMLP
 from bsrs.agents.replay import ArrayReplay, FrameReplay, make_replay
 from bsrs.config.dqn import DQNConfig
@@ -242,12 +242,13 @@ def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: tor
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
     n_actions = require_discrete(spec)
-    if spec.kind in _CONVOLUTIONS:
-        return StackedConv(_CONVOLUTIONS[spec.kind], spec.obs_shape, n_actions, init, device=device)
+    if spec.is_image:
+        shape = _CONVOLUTIONS["minatar" if spec.kind == "minatar" else config.atari_network]
+        return StackedConv(shape, spec.obs_shape, n_actions, init, device=device)
     return StackedMLP((spec.obs_shape[0], *config.hidden, n_actions), init, device=device)
 
 
-_CONVOLUTIONS = {"atari": NATURE, "minatar": MINATAR}
+_CONVOLUTIONS = {"nature": NATURE, "small": SMALL, "minatar": MINATAR}
 
 
 def _rescaling(configs: Sequence[DQNConfig]) -> float:

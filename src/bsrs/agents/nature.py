@@ -1,4 +1,4 @@
-"""Convolutional Q-networks: Mnih et al. (2015) for Atari, Young and Tian (2019) for MinAtar.
+"""Convolutional Q-networks: Mnih et al. (2015, 2013) for Atari, Young and Tian (2019) for MinAtar.
 
 Convolutions of P members are a loop over P ordinary networks: on a CPU the arithmetic is the limit, and one
 member pays nothing. Weights and activations are channels-last, which is what the fast kernels want.
@@ -23,6 +23,7 @@ class ConvShape:
 
 
 NATURE = ConvShape(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
+SMALL = ConvShape(((16, 8, 4), (32, 4, 2)), 256)
 MINATAR = ConvShape(((16, 3, 1),), 128)
 
 

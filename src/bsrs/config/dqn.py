@@ -43,6 +43,8 @@ class DQNConfig(TrainingConfig):
     """Largest norm of a gradient; longer ones are scaled down."""
     hidden: tuple[int, ...] = (64, 64)
     """Hidden layers for flat observations; images have their own networks."""
+    atari_network: Literal["nature", "small"] = "nature"
+    """For Atari frames: the network of Mnih et al. (2015), or theirs of 2013, which costs a third."""
     double: bool = False
     """Double DQN: the online network chooses the next action, the target network values it."""
     temperature: float = 0.0
