@@ -19,6 +19,7 @@ Around it stand two kinds of small values:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -59,9 +60,9 @@ def shaped_reward(
     return reward + (next_eta * next_potential - eta * value)
 
 
-def _check_same_shape(**arrays: Array | None) -> None:
+def _check_same_shape(**arrays: Array) -> None:
     """(B,) against (B, 1) would broadcast to (B, B) without a word: the classic silent bug of TD targets."""
-    shapes = {name: tuple(a.shape) for name, a in arrays.items() if getattr(a, "shape", ())}
+    shapes = {name: tuple(array.shape) for name, array in arrays.items() if getattr(array, "shape", ())}
     if len(set(shapes.values())) > 1:
         found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise BadInput(f"shaped_reward got arrays of different shapes ({found}); expected one shape for all")
@@ -112,16 +113,21 @@ class RandomDynamic:
     n_states: int | None = None
 
     def __call__(self, state: Array, value: Array, step: int) -> Array:
-        from bsrs.rng import stream
-
-        draw = stream(self.seed, "random potential", step // self.period)
+        epoch = step // self.period
         if self.n_states is not None:
-            return _look_up(self.scale * draw.uniform(-1.0, 1.0, self.n_states), state, value)
-        batch = value.shape
-        features = (state * (0 * value.reshape(-1)[:1] + 1)).reshape(*batch, -1)  # to value's kind and float type
-        direction = draw.standard_normal(features.shape[-1]) / math.sqrt(features.shape[-1])
+            return _look_up(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), state, value)
+        features = (state * (0 * value.reshape(-1)[:1] + 1)).reshape(*value.shape, -1)  # in value's kind and float type
+        direction = _noise(self.seed, epoch, features.shape[-1], "normal") / math.sqrt(features.shape[-1])
         projected = features @ _like(direction, value)
         return self.scale * projected / (1 + abs(projected))
+
+
+@functools.lru_cache(maxsize=4)
+def _noise(seed: int, epoch: int, size: int, kind: str) -> Array:
+    from bsrs.rng import stream  # here, because it brings NumPy
+
+    draw = stream(seed, "random potential", epoch)
+    return draw.uniform(-1.0, 1.0, size) if kind == "uniform" else draw.standard_normal(size)
 
 
 def _look_up(table: Array, state: Array, like: Array) -> Array:
@@ -132,9 +138,12 @@ def _like(array: Array, reference: Array) -> Array:
     """`array` as the kind of array that `reference` is, with its float type."""
     import numpy as np
 
-    if hasattr(reference, "new_tensor"):  # PyTorch, which alone refuses to mix with NumPy arrays
-        return reference.new_tensor(np.asarray(array))
-    return np.asarray(array, dtype=getattr(reference, "dtype", None))
+    table = np.asarray(array)
+    if hasattr(reference, "new_tensor"):  # PyTorch, which has no array namespace of its own
+        return reference.new_tensor(table)
+    if hasattr(reference, "__array_namespace__"):  # JAX, NumPy 2
+        return reference.__array_namespace__().asarray(table, dtype=reference.dtype)
+    return table
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -211,8 +220,8 @@ class PerState:
 _NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosine": Cosine}
 
 
-def as_scale(eta: ShapeScale | float | str) -> ShapeScale:
-    """The shape-scale that `eta` names: a number, a shape-scale, or text.
+def as_scale(eta: ShapeScale | float | str | Array) -> ShapeScale:
+    """The shape-scale that `eta` names: a number, an array of them, a shape-scale, or text.
 
     Text is a number (`2`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`, or
     `piecewise:STEP=ETA,STEP=ETA,...`: the form that configs and command lines use.
@@ -223,9 +232,7 @@ def as_scale(eta: ShapeScale | float | str) -> ShapeScale:
         if not math.isfinite(eta):
             raise BadInput(f"eta is {eta}; expected a finite number")
         return Constant(float(eta))
-    if callable(eta):
-        return eta
-    return Constant(eta)
+    return eta if callable(eta) else Constant(eta)
 
 
 def _parse_scale(text: str) -> ShapeScale:

@@ -13,9 +13,8 @@ from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
 from bsrs.tabular.grids import GridMap
 from bsrs.tabular.mdp import MDP
-from bsrs.tabular.solve import Solution
+from bsrs.tabular.solve import Solution, solve_many
 from bsrs.tabular.solve import solve as solve_table
-from bsrs.tabular.solve import solve_many
 from bsrs.tabular.sources import named_mdp
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
@@ -32,7 +33,7 @@ ARROWS = "↑→↓←"
 class GridMap:
     """A rectangle of cells. Every cell but a wall is a state, numbered row by row."""
 
-    cells: np.ndarray  # (height, width) of one-letter strings
+    cells: npt.NDArray[np.str_]  # (height, width) of letters
 
     @classmethod
     def parse(cls, text: str) -> GridMap:
@@ -73,8 +74,8 @@ class GridMap:
         raise unknown("map", name, [*MAPS, "20x20"])
 
     @property
-    def is_state(self) -> np.ndarray:
-        return self.cells != "W"
+    def is_state(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.cells != "W")
 
     @property
     def n_states(self) -> int:
@@ -160,7 +161,7 @@ def _start_distribution(grid: GridMap) -> Floats:
     starts = grid.states_of("S")
     weights = np.zeros(grid.n_states)
     weights[starts if len(starts) else slice(None)] = 1.0
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
 def _replace_rows(transitions: sparse.csr_array, goals: Ints, goal: Goal, start: Floats) -> sparse.csr_array:

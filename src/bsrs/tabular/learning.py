@@ -87,7 +87,7 @@ def learn(
     for step in range(steps):
         move = walk.step(action)
         draws = walk.draw()
-        next_action = _epsilon_greedy(q[runs, move.next_state], epsilon, draws)
+        next_action = _epsilon_greedy(q[runs, move.next_state], epsilon, draws) if rule == "sarsa" else move.action
         target = action_target(q, move, next_action, gamma, rule, shaping, epsilon, step)
         taken = (runs, move.state, move.action)
         visits[taken] += 1
@@ -211,8 +211,9 @@ class _Draws:
 
 def _epsilon_greedy(q: Floats, epsilon: float, draws: _Draws) -> Ints:
     """(K,) actions for rows of action values; ties are broken at random, or a table of zeros would never explore."""
-    best = np.where(q == q.max(axis=1, keepdims=True), draws.ties, -1.0).argmax(axis=1)
-    return np.where(draws.explore < epsilon, (draws.pick * q.shape[1]).astype(np.int64), best)
+    best: Ints = np.where(q == q.max(axis=1, keepdims=True), draws.ties, -1.0).argmax(axis=1)
+    anything: Ints = (draws.pick * q.shape[1]).astype(np.int64)
+    return np.where(draws.explore < epsilon, anything, best)
 
 
 class _Walk:
@@ -225,6 +226,7 @@ class _Walk:
         self._episode_steps = episode_steps
         # One search in the running sum over all rows finds the next state of every walker at once.
         self._running_sum = np.concatenate([[0.0], mdp.transitions.data.cumsum()])
+        self._next_state = np.append(mdp.transitions.indices, 0)  # an end may point one past the last entry
         self._always_goes_on = mdp.termination().ravel() == 0
         self._start = mdp.start_distribution().cumsum()
         self._age = np.zeros(len(seeds), dtype=np.int64)
@@ -251,7 +253,7 @@ class _Walk:
         last = pointers[row + 1] - 1
         entry = np.where(self._always_goes_on[row], np.minimum(entry, last), entry)  # sums may be short by rounding
         terminated = entry > last
-        found = self._mdp.transitions.indices[np.minimum(entry, len(self._mdp.transitions.indices) - 1)]
+        found = self._next_state[entry]
         return np.where(terminated, row // self._mdp.n_actions, found), terminated
 
     def _first_states(self, uniform: Floats) -> Ints:

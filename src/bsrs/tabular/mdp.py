@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,7 @@ class MDP:
     def chain(self, policy: Ints | Floats) -> sparse.csr_array:
         """(S, S) transition matrix of the Markov chain that a policy makes: (S,) actions, or (S, A) probabilities."""
         if policy.ndim == 1:
-            return self.transitions[np.arange(self.n_states) * self.n_actions + policy]
+            return self.transitions[np.arange(self.n_states) * self.n_actions + policy.astype(np.int64)]
         pointers = np.arange(0, policy.size + 1, self.n_actions)
         shape = (self.n_states, policy.size)
         weights = sparse.csr_array((policy.ravel(), np.arange(policy.size), pointers), shape=shape)
@@ -201,7 +201,7 @@ def _gymnasium_table(env: Any, options: dict[str, Any]) -> tuple[Any, Floats | N
     except AttributeError:
         raise BadInput(
             f"env {env.spec.id if env.spec else env!r} has no transition table P; "
-            "expected a toy-text env such as FrozenLake-v1, CliffWalking-v1 or Taxi-v3"
+            "expected a toy-text env such as FrozenLake-v1, CliffWalking-v1 or Taxi-v4"
         ) from None
 
 

@@ -36,7 +36,7 @@ def proven_range(gamma: float) -> tuple[float, float]:
 
 
 def contraction_factor(eta: npt.ArrayLike, gamma: float) -> float:
-    """|eta| + gamma |1 + eta|: no step shrinks distances by less, in the sup-norm of Q. For eta(s), the worst state's."""
+    """|eta| + gamma |1 + eta|: the least shrinking of a step, in the sup-norm of Q; for eta(s), at worst."""
     scale = np.asarray(eta, dtype=np.float64)
     return float(np.abs(scale).max() + check_gamma(gamma) * np.abs(1.0 + scale).max())
 
@@ -51,7 +51,7 @@ class FixedPoint:
 
 
 def fixed_point(optimal_q: Floats, eta: npt.ArrayLike, *, temperature: float = 0.0) -> FixedPoint:
-    """Q_0 - Phi_inf, V_0 / (1 + eta), Phi_inf = eta / (1 + eta) V_0 (the paper's proof; its statement lacks the eta)."""
+    """Q_0 - Phi_inf, V_0 / (1 + eta), Phi_inf = eta / (1 + eta) V_0 (the paper's proof; its statement lacks eta)."""
     scale = np.asarray(eta, dtype=np.float64)
     optimal_value = state_value(optimal_q, temperature)
     potential = scale / (1.0 + scale) * optimal_value
@@ -62,8 +62,8 @@ def spectrum(chain: sparse.csr_array) -> Complexes:
     """The eigenvalues of a Markov chain: all of them, or the extreme ones of very large communicating classes.
 
     A chain is block triangular in its communicating classes, so its eigenvalues are those of the blocks. Taking the
-    blocks one by one is exact where an eigensolver on the whole chain is not: the transient states of a
-    deterministic grid form a nilpotent block, whose computed eigenvalues scatter far around zero.
+    blocks one by one is exact where a sparse eigensolver on the whole chain is not: the transient states of a
+    deterministic grid form a nilpotent part, whose computed eigenvalues scatter far around zero.
     """
     n_classes, label = connected_components(chain, directed=True, connection="strong")
     sizes = np.bincount(label, minlength=n_classes)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bsrs.cli import COMMANDS, main
+
+
+def run(capsys, *words: str) -> str:
+    main(words)
+    return capsys.readouterr().out
+
+
+def fails(capsys, *words: str) -> str:
+    """The sentence on standard error of a command that must end with exit code 2 and without a traceback."""
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_sweep_as_json(capsys):
+    out = run(capsys, *"tabular sweep --map paper --gamma 0.8 --eta 0 0.23 5 --seeds 4 --json".split())
+    rows = json.loads(out)["rows"]
+    assert [set(row) for row in rows] == [{"eta", "steps_mean", "steps_std", "converged"}] * 3
+    assert [row["converged"] for row in rows] == [True, True, False]
+    assert rows[1]["steps_mean"] < 0.85 * rows[0]["steps_mean"]
+
+
+def test_sweep_as_a_table(capsys):
+    out = run(capsys, *"tabular sweep --eta -0.5 0 0.2 --seeds 2".split())
+    assert "fewest steps at eta = 0.2" in out
+
+
+def test_solve(capsys):
+    out = run(capsys, *"tabular solve --eta 0 0.23".split())
+    assert "converged" in out
+    assert "G ←" in out
+    document = json.loads(run(capsys, *"tabular solve --map FrozenLake-v1 --gamma 0.9 --json".split()))
+    assert len(document["value"]) == len(document["policy"]) == 16
+    assert document["rows"][0]["start_value"] == pytest.approx(document["value"][0])
+
+
+def test_theory(capsys):
+    document = json.loads(run(capsys, *"tabular theory --seeds 3 --eta 0.05 0.3 --json".split()))
+    assert document["proven_high"] == pytest.approx(1 / 9)
+    assert document["spectral_limit"] == pytest.approx(1.0)
+    assert 0.3 < document["empirical_limit"] < 1.0
+    assert [row["proven"] for row in document["rows"]] == [True, False]
+    assert "spectral limit" in run(capsys, *"tabular theory --seeds 2 --map garnet:10:2:3:0".split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("tabular solve --gamma 1", "gamma is 1.0; expected a number in [0, 1)"),
+        ("tabular solve --map papr", "unknown map 'papr': did you mean paper?"),
+        ("tabular solve --map FrozenLak-v1", "unknown env 'FrozenLak-v1': did you mean FrozenLake"),
+        ("tabular solve --slip 2", "slip is 2.0"),
+        ("tabular sweep --eta nan", "eta"),
+        ("tabular sweep --seeds 0", "at least one"),
+        ("tabular sweep --tol -1", "tol is -1.0"),
+        ("tabular sweep --eta high", "high"),
+        ("tabular sweep --goal jump", "jump"),
+        ("tabular swep", "did you mean sweep"),
+        ("tablular", "did you mean tabular"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_code_2(capsys, words, says):
+    assert says in fails(capsys, *words.split())
+
+
+def test_a_map_file_with_an_unknown_letter(capsys, tmp_path):
+    (tmp_path / "map.txt").write_text("SFG\nFQF\n")
+    assert "row 2 of the map has the unknown letter 'Q'" in fails(
+        capsys, "tabular", "solve", "--map", str(tmp_path / "map.txt")
+    )
+
+
+def test_help_names_every_command_and_is_light(capsys):
+    out = run(capsys, "--help")
+    assert all(" ".join(name) in out for name in COMMANDS)
+    assert "sweep" in run(capsys, "tabular")
+    code = (
+        "import sys; from bsrs.cli import main; main(['--help']);"
+        "print([name for name in ('torch', 'numpy', 'tyro') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+def test_every_command_has_help(capsys, name):
+    with pytest.raises(SystemExit) as stop:
+        main([*name, "--help"])
+    assert stop.value.code == 0
+    assert f"bsrs {' '.join(name)}" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert run(capsys, "--version").startswith("bsrs 0.")

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsrs.errors import BadInput
+from bsrs.tabular import MDP, GridMap, grid_mdp
+from bsrs.tabular.sources import named_mdp
+
+
+class TestBadInput:
+    def test_row_that_does_not_sum_to_one(self):
+        with pytest.raises(BadInput, match=r"state 1, action 0 sum to 0.9; expected 1"):
+            MDP.from_arrays([[[0.0, 1.0]], [[0.4, 0.5]]], [[0.0], [0.0]])
+
+    def test_termination_that_does_not_make_up_for_it(self):
+        with pytest.raises(BadInput, match=r"state 0, action 0 sum to 0.9.*termination"):
+            MDP.from_arrays([[[0.7]]], [[0.0]], terminates=[[0.2]])
+
+    def test_negative_probability(self):
+        with pytest.raises(BadInput, match="negative"):
+            MDP.from_arrays([[[1.5, -0.5]], [[0.0, 1.0]]], [[0.0], [0.0]])
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_rewards_not_finite(self, bad):
+        with pytest.raises(BadInput, match=r"reward of state 1, action 0 is (nan|inf)"):
+            MDP.from_arrays([[[0.0, 1.0]], [[1.0, 0.0]]], [[0.0], [bad]])
+
+    @pytest.mark.parametrize(
+        ("transitions", "rewards"),
+        [([[1.0]], [[0.0]]), ([[[1.0, 0.0]]], [[0.0]]), ([[[1.0]]], [0.0])],
+    )
+    def test_shapes(self, transitions, rewards):
+        with pytest.raises(BadInput, match="expected"):
+            MDP.from_arrays(transitions, rewards)
+
+    def test_sparse_transitions_of_another_size(self):
+        with pytest.raises(BadInput, match=r"expected \(4, 2\)"):
+            MDP(sparse.csr_array(np.eye(2)), np.zeros((2, 2)))
+
+    def test_start_distribution(self):
+        with pytest.raises(BadInput, match="start"):
+            MDP.from_arrays([[[1.0]]], [[0.0]], start=[0.5])
+
+    def test_unknown_letter(self):
+        with pytest.raises(BadInput, match=r"row 2 of the map has the unknown letter 'X'"):
+            GridMap.parse("FFG\nFXF")
+
+    def test_ragged_map(self):
+        with pytest.raises(BadInput, match="row 2 of the map has 2 cells; expected 3"):
+            GridMap.parse("FFG\nFF")
+
+    def test_empty_map_and_map_without_a_goal(self):
+        with pytest.raises(BadInput, match="empty"):
+            GridMap.parse(" \n")
+        with pytest.raises(BadInput, match="no goal"):
+            grid_mdp(GridMap.parse("FSF"))
+
+    def test_unknown_names(self):
+        with pytest.raises(BadInput, match="unknown map 'papr': did you mean paper"):
+            named_mdp("papr")
+        with pytest.raises(BadInput, match="unknown env 'FrozenLak-v1': did you mean FrozenLake"):
+            named_mdp("FrozenLak-v1")
+        with pytest.raises(BadInput, match="no transition table"):
+            named_mdp("CartPole-v1")
+        with pytest.raises(BadInput, match="garnet:STATES"):
+            named_mdp("garnet:5")
+
+    def test_slip(self):
+        with pytest.raises(BadInput, match="slip is 1"):
+            grid_mdp("paper", slip=1.5)
+
+
+class TestGrids:
+    def test_the_papers_grid(self):
+        grid = GridMap.named("paper")
+        assert grid.cells.shape == (7, 7)
+        assert grid.n_states == 49 - 10
+        mdp = grid_mdp(grid)
+        goal = grid.states_of("G")[0]
+        assert (mdp.rewards[goal] == 1).all()
+        assert mdp.rewards.sum() == 4
+        assert mdp.chain(np.zeros(39, dtype=int))[[goal]].toarray()[0, goal] == 1  # loops
+        assert mdp.start_distribution()[grid.states_of("S")[0]] == 1
+
+    def test_moves_by_hand(self):
+        grid = GridMap.parse("SF WG")  # states 0 1 / wall 2
+        np.testing.assert_array_equal(grid.neighbours(), [[0, 1, 0, 0], [1, 1, 2, 0], [1, 2, 2, 2]])
+
+    def test_slip_by_hand(self):
+        right = grid_mdp(GridMap.parse("FG FF"), slip=0.2).transitions[[1]].toarray()[0]
+        np.testing.assert_allclose(right, [0.1, 0.8, 0.1, 0.0])  # from the corner: up stays, right, down
+
+    @pytest.mark.parametrize("slip", [0.0, 0.3])
+    def test_goals(self, slip):
+        grid = GridMap.named("paper")
+        goal, start = grid.states_of("G")[0], grid.states_of("S")[0]
+        assert (grid_mdp(grid, slip=slip, goal="terminate").termination()[goal] == 1).all()
+        assert grid_mdp(grid, slip=slip, goal="terminate").termination().sum() == 4
+        reset = grid_mdp(grid, slip=slip, goal="reset").transitions[[4 * goal + 2]].toarray()[0]
+        assert reset[start] == 1
+        assert grid_mdp(grid, slip=slip).termination().sum() == 0
+
+    def test_sizes_and_files(self, tmp_path):
+        assert GridMap.named("20x30").n_states == 600
+        (tmp_path / "mine.txt").write_text("SFG\n")
+        assert named_mdp(str(tmp_path / "mine.txt")).n_states == 3
+
+    def test_compact(self):
+        mdp = grid_mdp("100x100")
+        assert mdp.transitions.indices.dtype == mdp.transitions.indptr.dtype == np.int32
+        assert mdp.nbytes < 100 * 100 * 4 * (8 + 8 + 4 + 4) + 200_000
+
+    def test_random_rewards_repeat_by_seed(self):
+        one, same, other = (grid_mdp("5x5", random_rewards=seed).rewards for seed in (1, 1, 2))
+        assert np.array_equal(one, same)
+        assert not np.array_equal(one, other)
+
+    def test_policy_text(self):
+        assert GridMap.parse("SG WF").policy_text(np.array([1, 0, 0])) == "→ G\n█ ↑"
+
+
+class TestGymnasium:
+    @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
+    def test_agrees_with_the_env_by_sampling(self, name):
+        env = gymnasium.make(name)
+        mdp = MDP.from_gymnasium(env)
+        assert (mdp.n_states, mdp.n_actions) == (env.observation_space.n, env.action_space.n)
+        env.action_space.seed(0)
+        state, _ = env.reset(seed=0)
+        for _ in range(300):
+            action = env.action_space.sample()
+            next_state, reward, terminated, truncated, _ = env.step(action)
+            if terminated:
+                assert mdp.termination()[state, action] > 0
+            else:
+                assert mdp.transitions[[state * mdp.n_actions + action]].toarray()[0, next_state] > 0
+            if mdp.termination()[state, action] in (0, 1) and name != "FrozenLake-v1":
+                assert mdp.rewards[state, action] == reward
+            state = env.reset()[0] if terminated or truncated else next_state
+
+    def test_options(self):
+        assert MDP.from_gymnasium("FrozenLake-v1", map_name="8x8").n_states == 64
+
+
+class TestGarnet:
+    @given(st.integers(1, 30), st.integers(1, 3), st.integers(0, 5), st.data())
+    def test_branching(self, n_states, n_actions, seed, data):
+        branching = data.draw(st.integers(1, n_states))
+        mdp = MDP.garnet(n_states, n_actions, branching, seed=seed)
+        assert (np.diff(mdp.transitions.indptr) == branching).all()
+        assert mdp.transitions.has_canonical_format or mdp.transitions.nnz == n_states * n_actions * branching
+        assert all(len(set(row)) == branching for row in mdp.transitions.indices.reshape(-1, branching))
+
+    def test_seeds(self):
+        one, same, other = (MDP.garnet(10, 2, 3, seed=seed) for seed in (1, 1, 2))
+        assert np.array_equal(one.rewards, same.rewards)
+        assert not np.array_equal(one.rewards, other.rewards)
+        with pytest.raises(BadInput, match="branching is 11"):
+            MDP.garnet(10, 2, 11, seed=0)
+
+
+def test_chain_of_a_stochastic_policy():
+    mdp = MDP.garnet(6, 3, 2, seed=0)
+    policy = np.random.default_rng(0).dirichlet(np.ones(3), size=6)
+    dense = mdp.transitions.toarray().reshape(6, 3, 6)
+    np.testing.assert_allclose(mdp.chain(policy).toarray(), np.einsum("sa,sat->st", policy, dense))
+
+
+def test_rewards_that_depend_on_the_next_state():
+    mdp = MDP.from_arrays([[[0.25, 0.75]], [[0.0, 1.0]]], [[[4.0, 8.0]], [[0.0, 1.0]]])
+    np.testing.assert_allclose(mdp.rewards, [[7.0], [1.0]])
