@@ -103,11 +103,12 @@ def _gym(env: str, render: bool) -> Built:
 
 
 def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
+    options = {"render_mode": "rgb_array"} if render else {}  # an env of the user's own may have no such option
     try:
         with warnings.catch_warnings():
             # The paper's envs have newer versions; which one is wanted is the user's choice.
             warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
-            return gymnasium.make(env, render_mode="rgb_array" if render else None, disable_env_checker=True)
+            return gymnasium.make(env, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         module = str(gymnasium.registry[env].entry_point)
         extra = next((extra for start, extra in _EXTRA_OF.items() if module.startswith(start)), None)

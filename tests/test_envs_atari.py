@@ -1,0 +1,171 @@
+"""Our Atari stream against Stable-Baselines3's own wrappers, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+from ale_py.vector_env import AtariVectorEnv
+from stable_baselines3.common.atari_wrappers import (
+    ClipRewardEnv,
+    EpisodicLifeEnv,
+    FireResetEnv,
+    MaxAndSkipEnv,
+    NoopResetEnv,
+    WarpFrame,
+)
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTransposeImage
+
+from bsrs.envs import Step, make
+from bsrs.rng import stream
+
+GAMES = ["Pong", "Breakout", "SpaceInvaders", "Qbert", "Seaquest", "Freeway"]
+STEPS = 1000
+
+
+class GivenNoops(NoopResetEnv):
+    """SB3's wrapper with our numbers of no-ops: the one thing that is random."""
+
+    def __init__(self, env, noops: Iterator[int]) -> None:
+        super().__init__(env)
+        self._given = noops
+
+    def reset(self, **kwargs):
+        self.override_num_noops = next(self._given)
+        return super().reset(**kwargs)
+
+
+class Resize(WarpFrame):
+    """SB3's wrapper for frames that the emulator made grey."""
+
+    def observation(self, frame):
+        return cv2.resize(frame, (self.width, self.height), interpolation=cv2.INTER_AREA)[:, :, None]
+
+
+def reference(name: str, noops: list[int], *, grey_by: str, clip: bool = True) -> VecTransposeImage:
+    """What `AtariWrapper`, `VecFrameStack` and `VecTransposeImage` make of the game."""
+
+    def build():
+        env = Monitor(gymnasium.make(name, obs_type="rgb" if grey_by == "sb3" else "grayscale"))
+        env = EpisodicLifeEnv(MaxAndSkipEnv(GivenNoops(env, iter(noops))))
+        if "FIRE" in env.unwrapped.get_action_meanings():
+            env = FireResetEnv(env)
+        env = WarpFrame(env) if grey_by == "sb3" else Resize(env)
+        return ClipRewardEnv(env) if clip else env
+
+    return VecTransposeImage(VecFrameStack(DummyVecEnv([build]), 4))
+
+
+@pytest.fixture
+def noops(monkeypatch) -> list[int]:
+    """The numbers of no-ops that our games began with."""
+    counts: list[int] = []
+    reset = AtariVectorEnv.reset
+
+    def watched(self, **kwargs):
+        obs, info = reset(self, **kwargs)
+        counts.append(int(info["episode_frame_number"][0]))
+        return obs, info
+
+    monkeypatch.setattr(AtariVectorEnv, "reset", watched)
+    return counts
+
+
+def ours(name: str, *, training: bool, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray, list[Step]]:
+    envs = make(name, 1, seed=0, training=training)
+    actions = stream(3, "actions").integers(0, envs.spec.n_actions, (steps, 1))
+    first = envs.reset()
+    stream_of_steps = [envs.step(action) for action in actions]
+    envs.close()
+    return actions, first, stream_of_steps
+
+
+def drawn(noops: list[int]) -> list[int]:
+    return [count for count in noops if count > 0]  # a game without any is begun anew
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_training_stream_is_the_reference(game, noops):
+    """Pixel for pixel if the emulator makes both grey. Made grey by SB3, the only difference is that the maximum of two
+    frames is taken before that and not after it: it shows where two colours flicker."""
+    name = f"{game}NoFrameskip-v4"
+    actions, first, steps = ours(name, training=True)
+    exact, coloured = (reference(name, drawn(noops), grey_by=who) for who in ("emulator", "sb3"))
+    np.testing.assert_array_equal(first, exact.reset())
+    coloured.reset()
+    for action, step in zip(actions, steps, strict=True):
+        obs, reward, done, info = exact.step(action)
+        np.testing.assert_array_equal(step.obs, obs)
+        assert step.reward[0] == reward[0]
+        assert bool(step.terminated[0] or step.truncated[0]) == done[0]
+        assert len(step.episode_return) == ("episode" in info[0])
+        if "episode" in info[0]:
+            assert step.episode_return[0] == info[0]["episode"]["r"]
+        elif done[0]:  # a lost life; SB3 leaves the last frame of a whole game undefined
+            np.testing.assert_array_equal(step.final_obs[0], info[0]["terminal_observation"])
+        else:
+            assert step.final_obs is step.obs
+        difference = np.abs(coloured.step(action)[0].astype(int) - step.obs)
+        assert difference.max() <= 32
+        assert (difference > 2).mean() < 0.02
+    assert any(step.terminated[0] for step in steps) or game == "Freeway"
+
+
+@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
+def test_evaluation_gives_raw_scores_and_hides_lost_lives(game, noops):
+    """The same games as in training, life by life, so scores are those of SB3's `evaluate_policy`."""
+    name = f"{game}NoFrameskip-v4"
+    actions, _, steps = ours(name, training=False, steps=600)
+    vec = reference(name, drawn(noops), grey_by="emulator", clip=False)
+    vec.reset()
+    lost_lives = games = 0
+    for action, step in zip(actions, steps, strict=True):
+        obs, reward, done, info = vec.step(action)
+        np.testing.assert_array_equal(step.obs, obs)
+        over = "episode" in info[0]
+        assert step.reward[0] == reward[0]
+        assert bool(step.terminated[0]) == over == bool(len(step.episode_return))
+        if over:
+            assert step.episode_return[0] == info[0]["episode"]["r"]
+        lost_lives, games = lost_lives + int(done[0] and not over), games + int(over)
+    assert lost_lives >= 2
+    assert games >= 1
+    assert max(step.reward[0] for step in steps) > 1 or game == "Breakout"
+
+
+def test_noops_are_one_to_thirty(noops):
+    envs = make("PongNoFrameskip-v4", 1, seed=1, training=True)
+    for _ in range(150):
+        envs.reset()
+    envs.close()
+    assert 0 in noops  # the emulator's own range begins there ...
+    assert set(drawn(noops)) <= set(range(1, 31))  # ... and such games are begun anew
+    assert len(drawn(noops)) == 150
+    assert len(set(noops)) > 25
+
+
+def test_many_games_later_the_state_is_still_exact():
+    """Between seeds, which come every 50 games, only the number of resets matters: not what was played."""
+    envs, resumed = (make("BreakoutNoFrameskip-v4", 1, seed=2, training=False) for _ in range(2))
+    actions = stream(0, "actions").integers(0, 4, (900, 1))
+    envs.reset()
+    for action in actions[:700]:
+        envs.step(action)
+    arrays, meta = envs.state()
+    assert arrays["episode"][0] >= 2
+    resumed.load_state(arrays, meta)
+    for action in actions[700:]:
+        first, second = envs.step(action), resumed.step(action)
+        assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_an_action_that_does_not_exist_is_refused():
+    envs = make("PongNoFrameskip-v4", 1, seed=0, training=True)
+    envs.reset()
+    with pytest.raises(ValueError, match="action 6 is not among the 6 actions"):
+        envs.step(np.array([6]))
+    envs.close()
