@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from bsrs.agents.agent import Agent, Array, State
-from bsrs.config.algorithms import preset
+from bsrs.config.algorithms import preset, suitable_preset
 from bsrs.config.base import identity
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import make
@@ -26,7 +26,11 @@ from bsrs.store import Run, read_config, read_policy
 from bsrs.train import Loop, Outcome, Progress, evaluate
 
 # algorithm -> where its agent lives
-AGENTS: dict[str, str] = {"dqn": "bsrs.agents.dqn:DQNAgent"}
+AGENTS: dict[str, str] = {
+    "dqn": "bsrs.agents.dqn:DQNAgent",
+    "sac": "bsrs.agents.sac:SACAgent",
+    "td3": "bsrs.agents.td3:TD3Agent",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,7 @@ def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
     """The preset that suits the kind of env, with `fields` in place of what it says."""
     envs = make(env, 1, 0, training=True)
     envs.close()
-    return preset(algorithm, {"gym": "classic"}.get(envs.spec.kind, envs.spec.kind), env=env, **fields)
+    return preset(algorithm, suitable_preset(algorithm, envs.spec.kind, env), env=env, **fields)
 
 
 def _shared(config: TrainingConfig) -> TrainingConfig:
@@ -193,4 +197,16 @@ class DQN(Learner):
     algorithm = "dqn"
 
 
-__all__ = ["DQN", "Learner", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]
+class TD3(Learner):
+    """Self-shaped TD3: `TD3(config).learn()`."""
+
+    algorithm = "td3"
+
+
+class SAC(Learner):
+    """Self-shaped SAC: `SAC(config).learn()`."""
+
+    algorithm = "sac"
+
+
+__all__ = ["DQN", "SAC", "TD3", "Learner", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]

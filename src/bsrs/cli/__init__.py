@@ -22,6 +22,8 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),
     ("train", "dqn"): ("bsrs.cli.train:dqn", "train self-shaped DQN: Atari, MinAtar, classic control"),
+    ("train", "sac"): ("bsrs.cli.train:sac", "train self-shaped SAC: Pendulum, MuJoCo"),
+    ("train", "td3"): ("bsrs.cli.train:td3", "train self-shaped TD3: Pendulum, MuJoCo"),
 }
 
 

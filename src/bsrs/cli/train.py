@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bsrs.cli.flags import optional_flags, set_flags
 from bsrs.config.algorithms import config_type, preset
 from bsrs.config.dqn import DQNConfig
+from bsrs.config.sac import SACConfig
+from bsrs.config.td3 import TD3Config
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.run import RunOptions, default_preset, folder_name, run
@@ -34,14 +36,26 @@ class TrainArguments(RunOptions):
 
 
 if TYPE_CHECKING:
-    DQNArguments = TrainArguments
+    DQNArguments = SACArguments = TD3Arguments = TrainArguments
 else:
     DQNArguments = optional_flags(DQNConfig, (TrainArguments,), "DQNArguments", _OWN)
+    SACArguments = optional_flags(SACConfig, (TrainArguments,), "SACArguments", _OWN)
+    TD3Arguments = optional_flags(TD3Config, (TrainArguments,), "TD3Arguments", _OWN)
 
 
 def dqn(arguments: DQNArguments) -> None:
     """Train DQN."""
     train("dqn", arguments)
+
+
+def td3(arguments: TD3Arguments) -> None:
+    """Train TD3."""
+    train("td3", arguments)
+
+
+def sac(arguments: SACArguments) -> None:
+    """Train SAC."""
+    train("sac", arguments)
 
 
 def train(algorithm: str, arguments: TrainArguments) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from fnmatch import fnmatch
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +13,18 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 
 # name -> where its config lives
-CONFIGS: dict[str, str] = {"dqn": "bsrs.config.dqn:DQNConfig"}
+CONFIGS: dict[str, str] = {
+    "dqn": "bsrs.config.dqn:DQNConfig",
+    "sac": "bsrs.config.sac:SACConfig",
+    "td3": "bsrs.config.td3:TD3Config",
+}
+
+# name -> (kind:env, the preset that suits it); the first that fits counts
+_SUITS: dict[str, tuple[tuple[str, str], ...]] = {
+    "dqn": (("atari:*", "atari"), ("minatar:*", "minatar"), ("*", "classic")),
+    "sac": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
+    "td3": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
+}
 
 
 def config_type(algorithm: str) -> type[TrainingConfig]:
@@ -30,6 +42,12 @@ def preset(algorithm: str, name: str, **fields: Any) -> TrainingConfig:
     if name not in presets:
         raise unknown(f"{algorithm} preset", name, presets)
     return from_dict(config_type(algorithm), {**presets[name], **fields}, f"{algorithm} preset {name}")
+
+
+def suitable_preset(algorithm: str, kind: str, env: str) -> str:
+    """The name of the preset for an env of that kind and id."""
+    config_type(algorithm)  # the name is known
+    return next(name for pattern, name in _SUITS[algorithm] if fnmatch(f"{kind}:{env}", pattern))
 
 
 def _presets(algorithm: str) -> dict[str, dict[str, Any]]:
