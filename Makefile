@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/bsrs demo --out demo
@@ -21,6 +21,9 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --quiet
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
