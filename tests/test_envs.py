@@ -135,14 +135,16 @@ def test_the_gymnasium_view():
     envs = make("MountainCar-v0", 2, seed=0, training=True)
     vector = envs.vector
     assert isinstance(vector, gymnasium.vector.VectorEnv)
-    obs, _ = vector.reset()
-    assert vector.observation_space.contains(obs)
+    first, _ = vector.reset()
+    assert vector.observation_space.contains(first)
     for _ in range(200):
         obs, _, terminated, truncated, info = vector.step(vector.action_space.sample())
     assert truncated.all()
     assert not terminated.any()
     np.testing.assert_array_equal(info["episode"]["r"], [-200, -200])
     assert not np.array_equal(info["final_obs"], obs)
+    np.testing.assert_array_equal(vector.reset(seed=0)[0], first)
+    assert not np.array_equal(vector.reset(seed=1)[0], first)
     assert vector.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
 
 

@@ -53,6 +53,7 @@ class AtariSingle:
         self._opening = (1, 2) if needs_fire else ()
         self._frame: Frame = np.zeros((SIDE, SIDE), np.uint8)
         self._stack: Stack = _first(self._frame)
+        self._boot_frames = 0
         self._lives = 0
         self._terminated = self._truncated = False
         self._score = 0.0
@@ -96,8 +97,12 @@ class AtariSingle:
         noops = 0
         while noops == 0:  # the emulator draws from 0 to 30
             frames, info = self._emulator.reset(seed=seed)
-            noops = int(info["episode_frame_number"][0])
-            seed = None
+            episode_frames = int(info["episode_frame_number"][0])
+            if seed is not None:
+                # Some games need frames to boot, which are counted. A seed boots once more, without an episode.
+                self._boot_frames = int(info["frame_number"][0]) - episode_frames
+                seed = None
+            noops = episode_frames - self._boot_frames
         self._frame = frames[0, 0]
         self._lives = int(info["lives"][0])
         self._terminated = self._truncated = False

@@ -28,9 +28,9 @@ class GymnasiumView(VectorEnv):  # type: ignore[misc]
         self.observation_space = batch_space(self.single_observation_space, envs.n)
         self.action_space = batch_space(self.single_action_space, envs.n)
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[NDArray[Any], dict[str, Any]]:
-        """A new episode in every copy. The seed was given when the envs were made."""
-        return self._envs.reset(), {}
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[NDArray[Any], dict[str, Any]]:
+        """The next episode in every copy, or the first one of another seed."""
+        return self._envs.reset(seed), {}
 
     def step(self, actions: NDArray[Any]) -> tuple[Any, ...]:
         step = self._envs.step(actions)

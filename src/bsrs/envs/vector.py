@@ -64,8 +64,11 @@ class Envs:
 
         return GymnasiumView(self)
 
-    def reset(self) -> NDArray[Any]:
-        """Begin a new episode in every copy."""
+    def reset(self, seed: int | None = None) -> NDArray[Any]:
+        """Begin the next episode in every copy, or the first one of another seed."""
+        if seed is not None:
+            self.seed = seed
+            self._episode = [-1] * self.n
         obs = self._empty_obs()
         for i in range(self.n):
             obs[i] = self._begin_next(i)
@@ -87,23 +90,26 @@ class Envs:
         """The second half of `step`."""
         outcomes = [copy.receive() for copy in self._copies]
         final_obs = self._empty_obs()
+        begun = []  # copies whose next observation is the first of something: a game or a life
         for i, outcome in enumerate(outcomes):
             final_obs[i] = outcome.final_obs
             self._return[i] += outcome.score
+            if outcome.over or outcome.obs is not outcome.final_obs:
+                begun.append(i)
         obs, episodes = final_obs, _NO_EPISODES
-        if any(outcome.over or outcome.obs is not outcome.final_obs for outcome in outcomes):
+        if begun:
             obs = final_obs.copy()
-            over = [i for i, outcome in enumerate(outcomes) if outcome.over]
-            episodes = self._finished(over)
-            for i, outcome in enumerate(outcomes):
-                obs[i] = self._begin_next(i) if outcome.over else outcome.obs
+            episodes = self._finished([i for i in begun if outcomes[i].over])
+            for i in begun:
+                obs[i] = self._begin_next(i) if outcomes[i].over else outcomes[i].obs
         self._obs = obs
+        _, _, reward, terminated, truncated, _, _ = zip(*outcomes, strict=True)
         return Step(
             obs,
             final_obs,
-            np.array([outcome.reward for outcome in outcomes], np.float32),
-            np.array([outcome.terminated for outcome in outcomes], np.bool_),
-            np.array([outcome.truncated for outcome in outcomes], np.bool_),
+            np.array(reward, np.float32),
+            np.array(terminated, np.bool_),
+            np.array(truncated, np.bool_),
             *episodes,
         )
 
