@@ -1,0 +1,31 @@
+"""From scores to estimates with intervals. Pure functions on arrays: no files, no drawing.
+
+Scores are arrays (..., runs, tasks): a leading axis may hold anything, for example steps of training.
+"""
+
+from __future__ import annotations
+
+from bsrs.stats.aggregates import iqm, mean, median, optimality_gap, performance_profile
+from bsrs.stats.atari import game_name, human_normalised
+from bsrs.stats.comparison import HonestBest, honest_best, probability_of_improvement, relative_advantage
+from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
+from bsrs.stats.resampling import Interval, bootstrap
+
+__all__ = [
+    "HonestBest",
+    "Interval",
+    "area_under_curve",
+    "bootstrap",
+    "final_score",
+    "game_name",
+    "honest_best",
+    "human_normalised",
+    "iqm",
+    "mean",
+    "median",
+    "optimality_gap",
+    "performance_profile",
+    "probability_of_improvement",
+    "relative_advantage",
+    "steps_to_threshold",
+]

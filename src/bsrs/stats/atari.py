@@ -1,0 +1,47 @@
+"""Human-normalised Atari scores: 0 is random play, 1 a human tester (package data, 57 games)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from bsrs.errors import unknown
+
+
+def game_name(env: str) -> str | None:
+    """The game of an Atari env's id (PongNoFrameskip-v4, ALE/Pong-v5), or None for another env's id."""
+    match = re.fullmatch(r"(?:ALE/)?([A-Za-z]+?)(?:NoFrameskip|Deterministic)?-v\d+", env)
+    name = match.group(1) if match else env
+    return name if name in reference_scores() or "NoFrameskip" in env or env.startswith("ALE/") else None
+
+
+def human_normalised(scores: npt.ArrayLike, game: str) -> npt.NDArray[np.float64]:
+    """(score - random) / (human - random)."""
+    random, human = _reference(game)
+    normalised: npt.NDArray[np.float64] = (np.asarray(scores, dtype=np.float64) - random) / (human - random)
+    return normalised
+
+
+def random_score(game: str) -> float:
+    """What random play scores."""
+    return _reference(game)[0]
+
+
+def _reference(game: str) -> tuple[float, float]:
+    known = reference_scores()
+    if game not in known:
+        raise unknown("game with a human score", game, known)
+    return known[game]
+
+
+@cache
+def reference_scores() -> dict[str, tuple[float, float]]:
+    """game -> (random, human)."""
+    text = files("bsrs").joinpath("data", "atari_scores.csv").read_text()
+    rows = csv.DictReader(text.splitlines())
+    return {row["game"]: (float(row["random"]), float(row["human"])) for row in rows}
