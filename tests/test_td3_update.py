@@ -15,7 +15,6 @@ from bsrs.agents.actor_critic import Batch
 from bsrs.agents.td3 import TD3Agent
 from bsrs.config.td3 import TD3Config
 from bsrs.envs import EnvSpec
-from bsrs.shaping import Shaping, Static
 
 SPEC = EnvSpec("Pendulum-v1", "gym", (3,), "float32", action_low=(-2.0,), action_high=(2.0,))
 GAMMA, SIZE, HIDDEN = 0.98, 64, (48, 32)

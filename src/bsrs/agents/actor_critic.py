@@ -78,6 +78,8 @@ class ActorCritic(ABC):
 
     noises: int
     """How many draws of noise for a batch of actions one gradient step needs."""
+    measures: tuple[str, ...] = ("loss", "value", "advantage", "shaping")
+    """What the records hold of each update."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class ActorCritic(ABC):
         self._exploration = [stream(seed, "exploration") for seed in self._seeds]
         self._batches = [stream(seed, "batches") for seed in self._seeds]
         self._noise = [stream(seed, "noise") for seed in self._seeds]
-        self.diagnostics = Diagnostics(("loss", "value", "advantage", "shaping"), self.members, config.gamma, device)
+        self.diagnostics = Diagnostics(self.measures, self.members, config.gamma, device)
 
     @abstractmethod
     def gradient_step(self, batch: Batch, step: int) -> None:
@@ -172,9 +174,7 @@ class ActorCritic(ABC):
         size = self._shared.batch_size
         drawn = [replay.sample(size, rng) for replay, rng in zip(self.replays, self._batches, strict=True)]
         noise = [rng.standard_normal((self.noises, size, self.n_actions), np.float32) for rng in self._noise]
-        return Batch(
-            *(self._tensor(stacked(parts)) for parts in zip(*drawn, strict=True)), self._tensor(stacked(noise))
-        )
+        return Batch(*(self._tensor(stacked(parts)) for parts in (*zip(*drawn, strict=True), noise)))
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -201,6 +201,15 @@ class ActorCritic(ABC):
     def potential_critics(self) -> Layers:
         """The critics that the potential asks."""
         return (self.critics if self._shared.potential_network == "online" else self.target_critics).layers
+
+    def replayed_values(self, batch: Batch, q: Tensor, next_action: Tensor, next_q: Tensor) -> tuple[Tensor, Tensor]:
+        """Q at the replayed action for s and at `next_action` for s', each (P, B), from passes that the loss needs
+        anyway where there are any: `q` of the online critics (P, n, B), `next_q` of the target critics (P, B)."""
+        if self._shared.potential != "replay":  # a potential that does not ask the critics
+            return least(q), next_q
+        if self._shared.potential_network == "online":
+            return least(q), least(q_values(self.critics.layers, batch.next_obs, next_action))
+        return least(q_values(self.target_critics.layers, batch.obs, batch.action)), next_q
 
     def _potential(self) -> Potential:
         if self._shared.potential == "static":

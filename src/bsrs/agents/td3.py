@@ -83,19 +83,14 @@ class TD3Agent(ActorCritic):
         self, batch: Batch, policy_action: Tensor | None, q: Tensor, next_action: Tensor, next_q: Tensor
     ) -> tuple[Tensor, Tensor]:
         """V(s) and V(s') as the potential takes them, each (P, B)."""
-        config, critics = self.config, self.potential_critics
-        if config.potential == "policy":
-            assert policy_action is not None
-            next_policy_action = self.mean_action(self.actor.layers, batch.next_obs)
-            obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
-            action = torch.cat((policy_action, next_policy_action), dim=1)  # (P, 2B, A)
-            value, next_value = least(q_values(critics, obs, action)).chunk(2, dim=-1)
-            return value, next_value
-        if config.potential == "replay" and config.potential_network == "online":
-            return least(q), least(q_values(critics, batch.next_obs, next_action))
-        if config.potential == "replay":
-            return least(q_values(critics, batch.obs, batch.action)), next_q
-        return least(q), next_q  # a potential that does not ask the critics
+        if self.config.potential != "policy":
+            return self.replayed_values(batch, q, next_action, next_q)
+        assert policy_action is not None
+        next_policy_action = self.mean_action(self.actor.layers, batch.next_obs)
+        obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
+        action = torch.cat((policy_action, next_policy_action), dim=1)  # (P, 2B, A)
+        value, next_value = least(q_values(self.potential_critics, obs, action)).chunk(2, dim=-1)
+        return value, next_value
 
     def _update_actor(self, batch: Batch, policy_action: Tensor) -> Tensor:
         """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
