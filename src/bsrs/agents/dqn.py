@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bsrs.agents import targets
 from bsrs.agents.agent import Array, State, Transition, times_due
+from bsrs.agents.member_shaping import EachEta, EachPotential
 from bsrs.agents.members import (
     Diagnostics,
     adam_state,
@@ -33,7 +34,7 @@ from bsrs.config.dqn import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
 from bsrs.rng import stream
-from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, ShapeScale, Shaping, Static, as_scale
+from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static, as_scale
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,12 @@ class DQNAgent:
         rescale = _rescaling(configs)
         self._reward_factor = 1 / rescale
         self.optimizer = torch.optim.Adam(self.online.parameters(), config.learning_rate * rescale, fused=True)
-        self._eta = _EachEta([as_scale(c.eta) for c in configs])
+        self._eta = EachEta([as_scale(c.eta) for c in configs])
         self._shaping = shaping or Shaping(self._eta, self._potential(spec))
         self._always_shaped = shaping is not None
-        self.replays: list[ArrayReplay | FrameReplay] = [make_replay(spec, config.buffer_size, config.n_envs) for _ in configs]
+        self.replays: list[ArrayReplay | FrameReplay] = [
+            make_replay(spec, config.buffer_size, config.n_envs) for _ in configs
+        ]
         self._exploration = [stream(seed, "exploration") for seed in self._seeds]
         self._batches = [stream(seed, "batches") for seed in self._seeds]
         self.diagnostics = Diagnostics(("loss", "value", "advantage", "shaping"), self.members, config.gamma, device)
@@ -193,7 +196,7 @@ class DQNAgent:
             untrained = _network(self.config, spec, self._seeds, self.device)
             return Static(lambda obs: targets.value_of(untrained(obs), self.config.temperature))
         if self.config.potential == "random":
-            return _EachPotential([RandomDynamic(seed, self.config.random_period) for seed in self._seeds])
+            return EachPotential([RandomDynamic(seed, self.config.random_period) for seed in self._seeds])
         return Bootstrapped()
 
     def _as_input(self, obs: Tensor) -> Tensor:
@@ -259,29 +262,3 @@ def _rescaling(configs: Sequence[DQNConfig]) -> float:
     if len(etas) > 1:
         raise BadInput(f"potential rescaled has etas {sorted(etas)}; expected one, members share the learning rate")
     return 1 + etas.pop()
-
-
-class _EachEta:
-    """The members' shape-scales as one: (P, 1) at every step."""
-
-    def __init__(self, scales: Sequence[ShapeScale]) -> None:
-        self._scales = scales
-
-    def __call__(self, step: int, state: Tensor | None = None) -> Tensor:
-        assert state is not None
-        return state.new_tensor([[scale(step)] for scale in self._scales])
-
-    def any(self, step: int) -> bool:
-        """Whether any member shapes at `step`."""
-        return any(scale(step) != 0 for scale in self._scales)
-
-
-class _EachPotential:
-    """The members' potentials as one."""
-
-    def __init__(self, potentials: Sequence[Potential]) -> None:
-        self._potentials = potentials
-
-    def __call__(self, state: Tensor, value: Tensor, step: int) -> Tensor:
-        each = zip(self._potentials, state, value, strict=True)
-        return torch.stack([potential(s, v, step) for potential, s, v in each])
