@@ -16,13 +16,14 @@ import numpy as np
 import torch
 
 from bsrs.agents.agent import Agent, Array, State
-from bsrs.config.algorithms import preset, suitable_preset
-from bsrs.config.base import identity
+from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
-from bsrs.envs import make
+from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput
 from bsrs.shaping import Shaping
-from bsrs.store import Run, read_config, read_policy
+from bsrs.store import read_config, read_policy
+from bsrs.store.names import folder_name
+from bsrs.store.run import Run
 from bsrs.train import Loop, Outcome, Progress, evaluate
 
 # algorithm -> where its agent lives
@@ -33,22 +34,6 @@ AGENTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How a run is carried out. Nothing here changes what it finds, but for rounding."""
-
-    resume: bool = False
-    """Go on with the unfinished run in the folder."""
-    device: str = "cpu"
-    """Where the networks live: cpu, cuda, cuda:1, ..."""
-    threads: int = 0
-    """Threads of PyTorch; 0 leaves its own choice."""
-    checkpoint_every: int = 50_000
-    """Env steps between two checkpoints; 0 writes none."""
-    tensorboard: bool = True
-    """Write TensorBoard's event files too."""
-
-
 def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
     """One agent with a member for each config. The configs may differ in eta and seed only."""
     different = {_shared(config) for config in configs}
@@ -56,15 +41,13 @@ def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: 
         raise BadInput("the members of one agent may differ in eta and seed only, and these configs differ in more")
     module, _, name = AGENTS[configs[0].algorithm].partition(":")
     build: Callable[..., Agent] = getattr(importlib.import_module(module), name)
-    envs = make(configs[0].env, 1, 0, training=True)
-    envs.close()
-    return build(configs, envs.spec, device=_device(device), shaping=shaping)
+    return build(configs, spec_of(configs[0].env), device=_device(device), shaping=shaping)
 
 
 def run(
     configs: Sequence[TrainingConfig],
     folders: Sequence[Path],
-    options: RunOptions = RunOptions(),
+    options: RunOptions,
     progress: Progress | None = None,
 ) -> list[Outcome]:
     """Train the configs together as one population, each with its records in its own folder."""
@@ -102,20 +85,6 @@ def _resume(loop: Loop, states: Sequence[State | None]) -> None:
         raise BadInput(f"the members were stopped at different steps {sorted(steps)}: resume them one by one")
     if saved:
         loop.load_state(saved)
-
-
-def folder_name(config: TrainingConfig) -> str:
-    """A readable name for the run's folder that no other config shares."""
-    env = config.env.replace("/", "-")
-    eta = f"{config.eta:g}" if isinstance(config.eta, float) else config.eta.replace(":", "-")
-    return f"{config.algorithm}-{env}-eta{eta}-seed{config.seed}-{identity(config)}"
-
-
-def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
-    """The preset that suits the kind of env, with `fields` in place of what it says."""
-    envs = make(env, 1, 0, training=True)
-    envs.close()
-    return preset(algorithm, suitable_preset(algorithm, envs.spec.kind, env), env=env, **fields)
 
 
 def _shared(config: TrainingConfig) -> TrainingConfig:

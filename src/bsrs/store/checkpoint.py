@@ -99,7 +99,7 @@ def _old(folder: Path) -> Path:
 
 
 def _checksum(array: Array) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def _check(file: str, found: int, expected: dict[str, int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import math
 import os
@@ -124,18 +123,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(one) for one in value]
     return value
-
-
-class Lock:
-    """Held by one process at a time; the system releases it when the process dies, however it dies."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise BadInput(f"{what} is being run by another process") from None
-
-    def release(self) -> None:
-        os.close(self._descriptor)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import safetensors
-import safetensors.torch
-
-from bsrs.agents.agent import State
 from bsrs.config.algorithms import config_type
 from bsrs.config.base import from_dict, identity
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store import checkpoint
 from bsrs.store.files import read_json, read_lines
+
+if TYPE_CHECKING:
+    from bsrs.agents.agent import State
 
 FORMAT = 1
 
@@ -50,6 +48,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 def read_policy(folder: Path) -> State:
     """The trained model: of the end, or of the last checkpoint of a run that is not there yet."""
+    import safetensors.torch  # torch only for those who want the model
+
+    from bsrs.agents.agent import State
+    from bsrs.store import checkpoint
+
     path = folder / "model.safetensors"
     if path.exists():
         try:

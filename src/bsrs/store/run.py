@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint
-from bsrs.store.files import Lines, Lock, read_json, write_json, write_whole
+from bsrs.store.files import Lines, write_json, write_whole
+from bsrs.store.lock import Lock
 from bsrs.store.read import FORMAT, read_config, read_result
 from bsrs.train import Outcome
 
@@ -32,7 +34,8 @@ class Run:
             raise
         self._metrics, self._timing = Lines(folder / "metrics.jsonl"), Lines(folder / "timing.jsonl")
         self._began, self._earlier = time.monotonic(), 0.0
-        self._tensorboard = _tensorboard(folder) if tensorboard else None
+        self._wants_tensorboard = tensorboard
+        self._tensorboard: Any = None
 
     def _take(self, resume: bool) -> None:
         """Make the folder this run's, or find that it is."""
@@ -46,7 +49,9 @@ class Run:
             return
         theirs = read_config(self.folder)
         if theirs != self.config:
-            raise BadInput(f"{self.folder} holds another run ({_difference(theirs, self.config)}); choose another folder")
+            raise BadInput(
+                f"{self.folder} holds another run ({_difference(theirs, self.config)}); choose another folder"
+            )
         result = read_result(self.folder)
         if result is not None and result["outcome"] != "failed":
             raise BadInput(f"the run {self.folder} has ended already: {result['outcome']} at step {result['step']}")
@@ -79,6 +84,9 @@ class Run:
         self._metrics.cut(about["metrics"])
         self._timing.cut(about["timing"])
         self._earlier = about["wall_time_s"]
+        (self.folder / "result.json").unlink(missing_ok=True)  # of an attempt that failed
+        if self._wants_tensorboard:
+            self._tensorboard = _tensorboard(self.folder, state.info["step"] + 1 if state else 0)
         return state
 
     def finish(self, outcome: Outcome, policy: State) -> None:
@@ -90,7 +98,8 @@ class Run:
 
     def fail(self, error: BaseException) -> None:
         """The run broke down; it can be tried again from its checkpoint."""
-        self._result(outcome="failed", step=None, score=None, reason=f"{type(error).__name__}: {error}")
+        with suppress(OSError, BadInput):  # a full disk may be why, and must not hide it
+            self._result(outcome="failed", step=None, score=None, reason=f"{type(error).__name__}: {error}")
 
     def wall_time(self) -> float:
         """Seconds of training so far, over all processes that took part."""
@@ -120,7 +129,9 @@ def _difference(theirs: TrainingConfig, ours: TrainingConfig) -> str:
     if theirs.algorithm != ours.algorithm:
         return f"of {theirs.algorithm}, not {ours.algorithm}"
     mine = to_dict(ours)
-    different = [f"{name} {value!r}, not {mine[name]!r}" for name, value in to_dict(theirs).items() if value != mine[name]]
+    different = [
+        f"{name} {value!r}, not {mine[name]!r}" for name, value in to_dict(theirs).items() if value != mine[name]
+    ]
     return ", ".join(different)
 
 
@@ -134,10 +145,10 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _tensorboard(folder: Path) -> Any:
+def _tensorboard(folder: Path, first_step: int) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
 
 
 def _to_tensorboard(writer: Any, line: dict[str, Any]) -> None:

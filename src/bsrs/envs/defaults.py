@@ -1,0 +1,24 @@
+"""The settings that suit a kind of env."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from bsrs.config.algorithms import preset, suitable_preset
+from bsrs.config.training import TrainingConfig
+from bsrs.envs.catalogue import make
+from bsrs.envs.spec import EnvSpec
+
+
+@cache
+def spec_of(env: str) -> EnvSpec:
+    """What there is to know of an env before it is used; it is made once to see."""
+    envs = make(env, 1, 0, training=True)
+    envs.close()
+    return envs.spec
+
+
+def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
+    """The preset that suits the kind of env, with `fields` in place of what it says."""
+    return preset(algorithm, suitable_preset(algorithm, spec_of(env).kind, env), env=env, **fields)

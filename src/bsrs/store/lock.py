@@ -1,0 +1,74 @@
+"""A lock that a dead process does not hold: the system lets go of it when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import time
+from pathlib import Path
+
+from bsrs.errors import BadInput
+
+# Looking whether a lock is held takes it for an instant; so who wants it asks again for this long.
+PATIENCE_S = 0.5
+
+
+class Busy(BadInput):
+    """Another process holds the lock."""
+
+
+class Lock:
+    """Held by one process at a time. The file says by whom, for people; the lock itself is the system's."""
+
+    def __init__(self, path: Path, what: str, *, patience: float = PATIENCE_S) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._take(path, what, time.monotonic() + patience)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _take(self, path: Path, what: str, until: float) -> None:
+        while not _taken(self._descriptor, fcntl.LOCK_EX, path):
+            if time.monotonic() > until:
+                raise Busy(f"{what} is being run by another process ({holder(path)})")
+            time.sleep(0.02)
+        about = {"host": platform.node(), "pid": os.getpid()}
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(about).encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _taken(descriptor, fcntl.LOCK_SH, path)
+    finally:
+        os.close(descriptor)
+
+
+def holder(path: Path) -> str:
+    """Who took the lock last, in words."""
+    try:
+        about = json.loads(path.read_text())
+        return f"process {about['pid']} on {about['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "which one is not known"
+
+
+def _taken(descriptor: int, kind: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise BadInput(f"{path} cannot be locked ({error.strerror}): expected a file system with locks") from None
+    return True

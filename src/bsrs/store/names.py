@@ -1,0 +1,13 @@
+"""The names of run folders."""
+
+from __future__ import annotations
+
+from bsrs.config.base import identity
+from bsrs.config.training import TrainingConfig
+
+
+def folder_name(config: TrainingConfig) -> str:
+    """A readable name for the run's folder that no other config shares."""
+    env = config.env.replace("/", "-").replace(":", "-")
+    eta = f"{config.eta:g}" if isinstance(config.eta, float) else config.eta.replace(":", "-")
+    return f"{config.algorithm}-{env}-eta{eta}-seed{config.seed}-{identity(config)}"
