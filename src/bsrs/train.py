@@ -129,7 +129,7 @@ class Loop:
         for member, learnt, complaint in zip(self.members, self.agent.metrics(), self.agent.diverged(), strict=True):
             if member.outcome is not None:
                 continue
-            line = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
+            line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
             member.episodes.clear()
             member.recorder.append(line)
             member.recorder.timing({"step": self.step, "steps_per_s": steps_per_s})

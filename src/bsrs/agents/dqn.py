@@ -82,10 +82,10 @@ class DQNAgent:
     # ---- acting
 
     def act(self, obs: Array, step: int) -> Array:
-        n = obs.shape[1]
+        n: int = obs.shape[1]
         epsilon = self.epsilon(step)
-        explore = stacked([rng.random(n) < epsilon for rng in self._exploration])  # (P, n)
-        random_action = stacked([rng.integers(self.n_actions, size=n) for rng in self._exploration])  # (P, n)
+        explore = stacked([rng.random(n) for rng in self._exploration]) < epsilon  # (P, n)
+        random_action = stacked([rng.integers(0, self.n_actions, n) for rng in self._exploration])  # (P, n)
         if explore.all():
             return random_action
         return np.where(explore, random_action, self.greedy(obs))
@@ -144,7 +144,7 @@ class DQNAgent:
             target, shaping_term = self._target(batch, q, step)  # (P, B), (P, B)
         loss = F.smooth_l1_loss(targets.chosen(q, batch.action), target, reduction="none").mean(dim=-1)  # (P,)
         self.optimizer.zero_grad()
-        loss.sum().backward()
+        torch.autograd.backward(loss.sum())
         clip_gradients(self.online, self.config.max_grad_norm)
         self.optimizer.step()
         with torch.no_grad():

@@ -41,7 +41,10 @@ class StackedConv(nn.Module):
     ) -> None:
         super().__init__()
         self.members = nn.ModuleList(_network(shape, obs_shape, outputs, generator) for generator in generators)
-        self.to(device=device, memory_format=torch.channels_last)
+        self.to(device)
+        for weight in self.parameters():
+            if weight.ndim == 4:
+                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
 
     def forward(self, obs: Tensor) -> Tensor:
         if len(self.members) == 1:
@@ -49,9 +52,7 @@ class StackedConv(nn.Module):
         return torch.stack([member(x) for member, x in zip(self.members, obs, strict=True)])
 
 
-def _network(
-    shape: ConvShape, obs_shape: Sequence[int], outputs: int, generator: torch.Generator
-) -> nn.Sequential:
+def _network(shape: ConvShape, obs_shape: Sequence[int], outputs: int, generator: torch.Generator) -> nn.Sequential:
     channels, height, width = obs_shape
     layers: list[nn.Module] = []
     for out, kernel, stride in shape.convolutions:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bsrs.cli.flags import optional_flags, set_flags
 from bsrs.config.algorithms import config_type, preset
@@ -12,7 +12,6 @@ from bsrs.config.dqn import DQNConfig
 from bsrs.config.sac import SACConfig
 from bsrs.config.td3 import TD3Config
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import BadInput
 from bsrs.run import RunOptions, default_preset, folder_name, run
 
 _OWN = {"env", "eta", "seed"}
@@ -36,7 +35,9 @@ class TrainArguments(RunOptions):
 
 
 if TYPE_CHECKING:
-    DQNArguments = SACArguments = TD3Arguments = TrainArguments
+    DQNArguments: TypeAlias = TrainArguments
+    SACArguments: TypeAlias = TrainArguments
+    TD3Arguments: TypeAlias = TrainArguments
 else:
     DQNArguments = optional_flags(DQNConfig, (TrainArguments,), "DQNArguments", _OWN)
     SACArguments = optional_flags(SACConfig, (TrainArguments,), "SACArguments", _OWN)
@@ -73,14 +74,14 @@ def train(algorithm: str, arguments: TrainArguments) -> None:
 
 
 def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
-    fields: dict[str, Any] = {
+    given: dict[str, Any] = {
         **set_flags(arguments, config_type(algorithm), _OWN),
         "eta": _number_or_text(eta),
         "seed": seed,
     }
     if arguments.preset:
-        return preset(algorithm, arguments.preset, env=arguments.env, **fields)
-    return default_preset(algorithm, arguments.env, **fields)
+        return preset(algorithm, arguments.preset, env=arguments.env, **given)
+    return default_preset(algorithm, arguments.env, **given)
 
 
 def _number_or_text(eta: str) -> float | str:
@@ -91,6 +92,4 @@ def _number_or_text(eta: str) -> float | str:
 
 
 def _options(arguments: TrainArguments) -> RunOptions:
-    from dataclasses import fields
-
     return RunOptions(**{field.name: getattr(arguments, field.name) for field in fields(RunOptions)})
