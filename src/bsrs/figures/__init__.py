@@ -1,0 +1,1 @@
+"""Axes in, axes out. What is drawn was computed by `stats`; here it gets ink."""

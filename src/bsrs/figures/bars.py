@@ -1,0 +1,63 @@
+"""Tasks side by side: relative advantage, and the probability of improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from bsrs.figures.style import BLACK, BLUE, GREY, VERMILION
+from bsrs.stats import Interval
+
+LINEAR_TO, LARGEST = 1.0, 10.0
+
+
+def relative_advantages(ax: Axes, names: Sequence[str], advantage: Interval, mark: float = 0.1) -> Axes:
+    """Sorted bars, one for each task, in percent; logarithmic beyond 100 %. A dashed line at `mark`."""
+    order = np.argsort(-np.asarray(advantage.estimate), kind="stable")
+    estimate, low, high = (
+        np.asarray(x, dtype=float)[order] for x in (advantage.estimate, advantage.low, advantage.high)
+    )
+    shown, ends = np.clip(estimate, -LARGEST, LARGEST), np.clip([low, high], -LARGEST, LARGEST)
+    at = np.arange(len(order))
+    ax.bar(at, shown, color=np.where(shown >= 0, BLUE, VERMILION), width=0.75, zorder=2)
+    known = np.isfinite([low, high, estimate]).all(axis=0)
+    ax.vlines(at[known], *ends[:, known], color="#555555", linewidth=0.8, zorder=3)
+    for x in np.flatnonzero(np.abs(estimate) > LARGEST):
+        beyond = f"{estimate[x]:+.0%}" if np.isfinite(estimate[x]) else "∞"
+        ax.annotate(beyond, (x, shown[x]), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90)
+    ax.axhline(0, color=BLACK, linewidth=0.8)
+    ax.axhline(mark, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
+    ax.set_yscale("symlog", linthresh=LINEAR_TO, linscale=1.0)
+    _percent_ticks(ax, float(min(shown.min(), ends[0][known].min(initial=0))), float(max(shown.max(), mark)))
+    ax.set_xticks(at, [names[i] for i in order], rotation=90 if len(order) > 6 else 0)
+    ax.set_xlim(-0.8, len(order) - 0.2)
+    ax.grid(axis="x", visible=False)
+    ax.set_ylabel("relative advantage\nover η = 0")
+    return ax
+
+
+def improvement(ax: Axes, names: Sequence[str], probability: Interval) -> Axes:
+    """Probability that a run beats the baseline's: a point and its interval for each method."""
+    at = np.arange(len(names))[::-1]
+    estimate = np.asarray(probability.estimate)
+    low, high = np.clip(probability.low, 0, 1), np.clip(probability.high, 0, 1)
+    ax.barh(at, high - low, left=low, height=0.55, color=BLUE, alpha=0.25)
+    ax.plot(estimate, at, linestyle="none", marker="|", markersize=15, markeredgewidth=2.5, color=BLUE)
+    ax.axvline(0.5, color=BLACK, linewidth=0.8, linestyle=":")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.set_yticks(at, names)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("probability of improvement over η = 0")
+    return ax
+
+
+def _percent_ticks(ax: Axes, low: float, high: float) -> None:
+    ticks = [t for t in (-10, -5, -2, -1, -0.5, 0, 0.5, 1, 2, 5, 10) if low - 0.1 <= t <= max(high * 2, 0.5)]
+    ax.set_yticks(ticks)
+    ax.set_ylim(min(low, 0) - 0.1, max(high * 1.4, 0.5))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}" if value else "0"))
+    ax.minorticks_off()

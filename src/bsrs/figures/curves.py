@@ -1,0 +1,84 @@
+"""Learning curves, and how much eta matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
+
+from bsrs.figures.style import BLACK, GREY
+from bsrs.stats import Interval
+from bsrs.stats.aggregates import Array
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line with its band."""
+
+    label: str
+    colour: str
+    steps: Array  # (steps,)
+    score: Interval  # (steps,)
+    dashed: bool = False
+
+
+def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: str = "η") -> Axes:
+    """Score against env steps. A band without a width (a single run) is not drawn."""
+    for curve in curves:
+        estimate, low, high = (np.asarray(x) for x in (curve.score.estimate, curve.score.low, curve.score.high))
+        baseline = curve.colour == BLACK and not curve.dashed
+        known = np.isfinite(low) & np.isfinite(high)
+        ax.fill_between(curve.steps, low, high, where=known.tolist(), color=curve.colour, alpha=0.13, linewidth=0)
+        ax.plot(
+            curve.steps,
+            estimate,
+            color=curve.colour,
+            label=curve.label,
+            linestyle="--" if curve.dashed else "-",
+            linewidth=2.0 if baseline else 1.5,
+            marker="o" if len(curve.steps) == 1 else None,
+            zorder=3 if baseline else 2,
+        )
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+    ax.set_xlabel("env steps")
+    ax.set_ylabel(score)
+    if len(curves) > 1:
+        ax.legend(title=legend, loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.4, borderaxespad=0.2)
+    return ax
+
+
+def sensitivity(
+    ax: Axes, labels: Sequence[str], colours: Sequence[str], score: Interval, *, name: str, baseline: int | None
+) -> Axes:
+    """One number for each eta, evenly spaced, with its interval; a line at the level of the baseline's."""
+    at = np.arange(len(labels))
+    estimate = np.asarray(score.estimate)
+    ax.plot(at, estimate, color=GREY, linewidth=0.8, zorder=1)
+    if baseline is not None:
+        ax.axhline(estimate[baseline], color=BLACK, linewidth=0.8, linestyle=":", zorder=1)
+    below, above = estimate - score.low, score.high - estimate
+    for i, colour in enumerate(colours):
+        known = np.isfinite(below[i]) and np.isfinite(above[i])
+        error = [[below[i]], [above[i]]] if known else None
+        ax.errorbar(at[i], estimate[i], yerr=error, fmt="o", color=colour, markersize=4.5, elinewidth=1.3, capsize=2)
+    ax.set_xticks(at, labels)
+    ax.set_xlabel("η")
+    ax.set_ylabel(name)
+    ax.margins(x=0.08)
+    return ax
+
+
+def sensitivity_inset(
+    ax: Axes, bounds: tuple[float, float, float, float], labels: Sequence[str], colours: Sequence[str], score: Interval,
+    *, name: str, baseline: int | None,
+) -> Axes:  # fmt: skip
+    """`sensitivity` as a small picture inside `ax`, at (left, bottom, width, height) of it."""
+    inset = sensitivity(ax.inset_axes(bounds), labels, colours, score, name=name, baseline=baseline)
+    inset.set_facecolor("white")
+    inset.tick_params(labelsize=6.5, length=2)
+    for label in (inset.xaxis.label, inset.yaxis.label):
+        label.set_size(7)
+    return inset

@@ -1,0 +1,88 @@
+"""How every figure of the project looks: sizes, and colours that colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito (2008)
+BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+GREY = "#8A8A8A"
+MARKERS = "osD^vP*X"
+
+_SETTINGS: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+@contextmanager
+def project_style() -> Iterator[None]:
+    """Everything drawn inside looks like the rest of the project."""
+    with matplotlib.rc_context(_SETTINGS):
+        yield
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, Any]:
+    """A figure of so many inches and its axes, with no global state."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes: Axes | Any = figure.subplots(rows, columns, **settings)
+    return figure, axes
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write `path` with .pdf (vector) and .png; nothing in them depends on when they were made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pdf, png = path.with_name(f"{path.name}.pdf"), path.with_name(f"{path.name}.png")
+    with project_style():
+        figure.savefig(pdf, metadata={"CreationDate": None, "ModDate": None})
+        figure.savefig(png, dpi=200, metadata={"Software": None})
+    return [pdf, png]
+
+
+def eta_colours(etas: Sequence[float | str]) -> dict[float | str, str]:
+    """A colour for each eta: black for 0, reds below, from purple to yellow-green above, the rest for schedules."""
+    numbers = sorted(eta for eta in etas if not isinstance(eta, str))
+    schedules = [eta for eta in etas if isinstance(eta, str)]
+    above, below = [eta for eta in numbers if eta > 0], [eta for eta in numbers if eta < 0]
+    colours: dict[float | str, str] = {0.0: BLACK}
+    colours |= dict(zip(above, _shades("viridis", 0.08, 0.82, len(above)), strict=True))
+    colours |= dict(zip(reversed(below), _shades("autumn", 0.25, 0.55, len(below)), strict=True))
+    colours |= {eta: (ORANGE, SKY, PURPLE, GREEN)[i % 4] for i, eta in enumerate(schedules)}
+    return {eta: colours[eta] for eta in etas}
+
+
+def eta_label(eta: float | str) -> str:
+    """As it stands in legends."""
+    return eta if isinstance(eta, str) else f"{eta:g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _shades(name: str, first: float, last: float, count: int) -> list[str]:
+    colour_map = matplotlib.colormaps[name]
+    at = [first + (last - first) * i / max(count - 1, 1) for i in range(count)]
+    return [matplotlib.colors.to_hex(colour_map(x)) for x in at]
