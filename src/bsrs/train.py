@@ -80,12 +80,11 @@ class Loop:
 
     def run(self, *, checkpoint_every: int = 0, progress: Progress | None = None) -> list[Outcome]:
         """Train to the end, or until every member has diverged."""
-        if self.obs is None:
-            self.obs = stacked([member.envs.reset() for member in self.members])
+        self.start()
         watch = Stopwatch(self.step)
         try:
             while self.step < self.config.steps and self._training():
-                self._advance()
+                self.advance()
                 if self._due(self.config.log_every):
                     self._record(watch.read(self.step), progress)
                 if self._due(self.config.eval_every):
@@ -97,7 +96,12 @@ class Loop:
             for member in self.members:
                 member.envs.close()
 
-    def _advance(self) -> None:
+    def start(self) -> None:
+        """Begin the first episodes, unless `load_state` has gone on with others."""
+        if self.obs is None:
+            self.obs = stacked([member.envs.reset() for member in self.members])
+
+    def advance(self) -> None:
         """One step of every env, and what the agent learns from it."""
         assert self.obs is not None
         action = self.agent.act(self.obs, self.step)
