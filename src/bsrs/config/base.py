@@ -56,6 +56,9 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
             options = args[:1] * len(value) if args[-1] is Ellipsis else args
             if len(options) == len(value):
                 return tuple(_typed(v, option, where) for v, option in zip(value, options, strict=True))
+    elif origin is dict:
+        if isinstance(value, dict):
+            return value
     elif hint is float:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)

@@ -15,8 +15,7 @@ import safetensors
 import safetensors.torch
 
 from bsrs.agents.agent import Array, State
-from bsrs.errors import BadInput
-from bsrs.store.files import clear_words_when_full, flush_folder, read_json, write_json, write_whole
+from bsrs.store.files import Damaged, clear_words_when_full, flush_folder, read_json, write_json, write_whole
 
 FORMAT = 1
 
@@ -57,7 +56,8 @@ def load(folder: Path) -> tuple[State, dict[str, Any]] | None:
     try:
         return _read(folder)
     except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise BadInput(f"the checkpoint {folder} is damaged ({error}): remove it to start the run again") from None
+        what = f"the checkpoint {folder} is damaged ({error}): remove it to start the run again"
+        raise Damaged(folder.parent, what) from None
 
 
 def _read(folder: Path) -> tuple[State, dict[str, Any]]:
@@ -78,6 +78,15 @@ def _read(folder: Path) -> tuple[State, dict[str, Any]]:
 def remove(folder: Path) -> None:
     for one in (folder, _aside(folder), _old(folder)):
         shutil.rmtree(one, ignore_errors=True)
+
+
+def set_aside(run: Path) -> None:
+    """Take a damaged checkpoint out of the way of a run that starts again."""
+    damaged = run / "checkpoint.damaged"
+    shutil.rmtree(damaged, ignore_errors=True)
+    _recover(run / "checkpoint")
+    if (run / "checkpoint").exists():
+        (run / "checkpoint").rename(damaged)
 
 
 def tensor_bytes(state: State) -> bytes:
@@ -107,4 +116,4 @@ def _check(file: str, found: int, expected: dict[str, int]) -> None:
         raise ValueError(f"{file} has changed since it was written")
 
 
-__all__ = ["load", "remove", "save", "tensor_bytes"]
+__all__ = ["load", "remove", "save", "set_aside", "tensor_bytes"]

@@ -6,12 +6,25 @@ import errno
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bsrs.errors import BadInput
+
+
+class DiskFull(BadInput):
+    """There was no space for a file."""
+
+
+class Damaged(BadInput):
+    """What is needed to go on with a run is not as it was written. `run` is its folder."""
+
+    def __init__(self, run: Path, what: str) -> None:
+        super().__init__(what)
+        self.run = run
 
 
 @contextmanager
@@ -22,7 +35,7 @@ def clear_words_when_full(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise BadInput(
+        raise DiskFull(
             f"no space left for {folder}: what was written before is whole; free some space and use --resume"
         ) from error
 
@@ -65,6 +78,9 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+BEGINNING = {"size": 0, "checksum": 0}
+
+
 class Lines:
     """An append-only file of JSON lines, each whole or absent."""
 
@@ -87,11 +103,22 @@ class Lines:
         """Bytes so far."""
         return os.fstat(self._descriptor).st_size
 
-    def cut(self, size: int) -> None:
-        """Forget what was written after the first `size` bytes."""
-        if self.size() < size:
-            raise BadInput(f"{self._path} is shorter than its checkpoint says ({self.size()} < {size} bytes)")
-        os.ftruncate(self._descriptor, size)
+    def mark(self) -> dict[str, int]:
+        """Where the file ends now, and the checksum of all before."""
+        size = self.size()
+        return {"size": size, "checksum": self._checksum(size)}
+
+    def cut(self, mark: dict[str, int]) -> None:
+        """Forget what was written after the mark."""
+        if self.size() < mark["size"] or self._checksum(mark["size"]) != mark["checksum"]:
+            raise Damaged(
+                self._path.parent,
+                f"{self._path} is not as it was at the last checkpoint: remove that to start the run again",
+            )
+        os.ftruncate(self._descriptor, mark["size"])
+
+    def _checksum(self, size: int) -> int:
+        return zlib.crc32(os.pread(self._descriptor, size, 0))
 
     def flush(self) -> None:
         flush(self._descriptor)

@@ -40,6 +40,20 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     return read_json(path) if path.exists() else None
 
 
+def checkpoint_step(folder: Path) -> int:
+    """How far the run's checkpoint is; 0 without one, or where it cannot be read."""
+    try:
+        return int(read_json(folder / "checkpoint" / "state.json")["info"]["step"])
+    except (OSError, BadInput, KeyError, TypeError, ValueError):
+        return 0
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether the run needs no more work. One that failed does."""
+    result = read_result(folder)
+    return result is not None and result.get("outcome") in ("finished", "diverged")
+
+
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Every whole record of the run so far."""
     path = folder / "metrics.jsonl"

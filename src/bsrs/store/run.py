@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import platform
 import time
 from contextlib import suppress
@@ -14,7 +15,7 @@ from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint
-from bsrs.store.files import Lines, write_json, write_whole
+from bsrs.store.files import BEGINNING, Lines, clear_words_when_full, write_json, write_whole
 from bsrs.store.lock import Lock
 from bsrs.store.read import FORMAT, read_config, read_result
 from bsrs.train import Outcome
@@ -25,8 +26,9 @@ class Run:
 
     def __init__(self, folder: Path, config: TrainingConfig, *, resume: bool = False, tensorboard: bool = True) -> None:
         self.folder, self.config = folder, config
-        _make_folder(folder)
-        self._lock = Lock(folder / "lock", f"the run {folder}")
+        with clear_words_when_full(folder):
+            _make_folder(folder)
+            self._lock = Lock(folder / "lock", f"the run {folder}")
         try:
             self._take(resume)
         except BaseException:
@@ -72,7 +74,7 @@ class Run:
 
     def save(self, state: State) -> None:
         self._metrics.flush()
-        about = {"metrics": self._metrics.size(), "timing": self._timing.size(), "wall_time_s": self.wall_time()}
+        about = {"metrics": self._metrics.mark(), "timing": self._timing.mark(), "wall_time_s": self.wall_time()}
         checkpoint.save(self.folder / "checkpoint", state, about)
 
     # ---- its beginning and its end
@@ -80,7 +82,7 @@ class Run:
     def load(self) -> State | None:
         """The state to go on from, None at the beginning; records that are newer than it are dropped."""
         loaded = checkpoint.load(self.folder / "checkpoint")
-        state, about = loaded or (None, {"metrics": 0, "timing": 0, "wall_time_s": 0.0})
+        state, about = loaded or (None, {"metrics": BEGINNING, "timing": BEGINNING, "wall_time_s": 0.0})
         self._metrics.cut(about["metrics"])
         self._timing.cut(about["timing"])
         self._earlier = about["wall_time_s"]
@@ -122,6 +124,8 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
         raise BadInput(f"the folder {folder} cannot be made: {error.strerror}") from None
 
 
