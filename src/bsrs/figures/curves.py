@@ -80,5 +80,5 @@ def sensitivity_inset(
     inset.set_facecolor("white")
     inset.tick_params(labelsize=6.5, length=2)
     for label in (inset.xaxis.label, inset.yaxis.label):
-        label.set_size(7)
+        label.set_fontsize(7)
     return inset

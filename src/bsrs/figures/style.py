@@ -18,7 +18,7 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
 GREY = "#8A8A8A"
 MARKERS = "osD^vP*X"
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: Any = {
     "axes.axisbelow": True,
     "axes.formatter.use_mathtext": True,
     "axes.grid": True,

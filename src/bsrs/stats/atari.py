@@ -27,11 +27,6 @@ def human_normalised(scores: npt.ArrayLike, game: str) -> npt.NDArray[np.float64
     return normalised
 
 
-def random_score(game: str) -> float:
-    """What random play scores."""
-    return _reference(game)[0]
-
-
 def _reference(game: str) -> tuple[float, float]:
     known = reference_scores()
     if game not in known:

@@ -1,0 +1,151 @@
+"""From run folders to arrays: what each run recorded, and the runs that belong together as one series."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bsrs.config.base import to_dict
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.stats.aggregates import Array
+from bsrs.stats.curves import final_score
+from bsrs.store import read_config, read_metrics, read_result
+
+ENDED = ("finished", "diverged")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as its folder tells it."""
+
+    folder: Path
+    config: TrainingConfig
+    outcome: str
+    """finished, diverged, failed, or unfinished while it has not ended."""
+    reason: str
+    seconds: float | None
+    metrics: tuple[dict[str, Any], ...]
+
+    def trace(self, name: str, kind: str = "train") -> tuple[Array, Array]:
+        """Steps and values of one recorded quantity; None in the records is not a number here."""
+        lines = [line for line in self.metrics if line["kind"] == kind and name in line]
+        steps = np.array([line["step"] for line in lines], dtype=np.int64)
+        return steps, np.array([line[name] for line in lines], dtype=np.float64)
+
+    @property
+    def step(self) -> int:
+        """How far it came."""
+        return max((line["step"] for line in self.metrics), default=0)
+
+    @property
+    def score(self) -> float | None:
+        """Of the last evaluation."""
+        scores = self.trace("score", "eval")[1]
+        return float(scores[-1]) if len(scores) else None
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The run in `folder`, ended or not."""
+    config, result = read_config(folder), read_result(folder) or {}
+    outcome, reason = result.get("outcome", "unfinished"), result.get("reason", "")
+    return RunRecord(folder, config, outcome, reason, result.get("wall_time_s"), tuple(read_metrics(folder)))
+
+
+def read_runs(root: Path) -> tuple[list[RunRecord], dict[Path, str]]:
+    """Every run in `root` and below, and the folders that cannot be read with the reason."""
+    if not root.is_dir():
+        raise BadInput(f"{root} is not a folder; expected one that holds runs")
+    runs, unreadable = [], {}
+    for path in sorted(root.rglob("config.json")):
+        try:
+            runs.append(read_run(path.parent))
+        except BadInput as error:
+            unreadable[path.parent] = str(error)
+    return runs, unreadable
+
+
+@dataclass(frozen=True)
+class Series:
+    """The ended runs of one config but for the seed: a line in a plot."""
+
+    algorithm: str
+    env: str
+    variant: str
+    """The settings besides eta that differ among the series of this algorithm on this env."""
+    eta: float | str
+    config: TrainingConfig
+    """Of any of its runs."""
+    seeds: tuple[int, ...]
+    diverged: int
+    """How many of the runs diverged."""
+    steps: Array  # (steps,)
+    curves: Array  # (runs, steps)
+
+    @property
+    def final(self) -> Array:
+        """(runs,)"""
+        return final_score(self.steps, self.curves)
+
+    @property
+    def task(self) -> tuple[str, str]:
+        return self.algorithm, self.env
+
+
+def series_of(runs: Sequence[RunRecord]) -> list[Series]:
+    """The ended runs put together by config, sorted by task, variant and eta.
+
+    A diverged run scores as badly as any evaluation of its task in `runs` from where it ended: it must not look good
+    for having been evaluated just before. Failed runs (the software's fault) and unfinished ones do not count.
+    """
+    tasks: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    for run in runs:
+        if run.outcome in ENDED:
+            tasks[run.config.algorithm, run.config.env].append(run)
+    found = [series for task in tasks.values() for series in _task_series(task)]
+    return sorted(found, key=lambda s: (s.task, s.variant, isinstance(s.eta, str), s.eta))
+
+
+def _task_series(runs: Sequence[RunRecord]) -> list[Series]:
+    evaluations = np.concatenate([run.trace("score", "eval")[1] for run in runs])
+    if not len(evaluations):
+        return []
+    worst = float(np.nanmin(evaluations))
+    groups: dict[TrainingConfig, list[RunRecord]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.config.seed):
+        groups[dataclasses.replace(run.config, seed=0)].append(run)
+    varying = _varying_fields(list(groups))
+    return [_series(members, varying, worst) for members in groups.values()]
+
+
+def _series(runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> Series:
+    config = runs[0].config
+    steps = max((run.trace("score", "eval")[0] for run in runs), key=len)
+    if not len(steps):  # all diverged before the first evaluation
+        steps = np.array([config.steps])
+    curves = np.full((len(runs), len(steps)), worst)
+    for row, run in zip(curves, runs, strict=True):
+        scores = run.trace("score", "eval")[1]
+        row[: len(scores)] = np.nan_to_num(scores, nan=worst)
+    return Series(
+        algorithm=config.algorithm,
+        env=config.env,
+        variant=", ".join(f"{name}={getattr(config, name)}" for name in varying),
+        eta=config.eta,
+        config=config,
+        seeds=tuple(run.config.seed for run in runs),
+        diverged=sum(run.outcome == "diverged" for run in runs),
+        steps=steps,
+        curves=curves,
+    )
+
+
+def _varying_fields(configs: Sequence[TrainingConfig]) -> list[str]:
+    settings = [to_dict(config) for config in configs]
+    return [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]

@@ -1,0 +1,133 @@
+"""What a set of runs shows, as numbers: a row for each series, and all Atari games together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from bsrs.errors import BadInput
+from bsrs.stats.aggregates import Array, iqm, mean
+from bsrs.stats.atari import game_name, human_normalised, reference_scores
+from bsrs.stats.comparison import probability_of_improvement, relative_advantage
+from bsrs.stats.curves import area_under_curve, steps_to_threshold
+from bsrs.stats.records import Series
+from bsrs.stats.resampling import Interval, bootstrap
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series in the table of statistics. The comparisons are with the baseline, eta = 0; its own has none."""
+
+    series: Series
+    final: Interval
+    """Interquartile mean over runs of the final score."""
+    area: Interval
+    """Mean over runs of the mean score over training."""
+    steps_to_level: float
+    """Median over runs of the first step at 90 % of the way from the task's worst score to the baseline's final."""
+    improvement: Interval | None
+    """Probability that a run ends above a run of the baseline."""
+    advantage: Interval | None
+    """Of the mean final score, relative to what the baseline gained over random play (or the task's worst score)."""
+
+
+def summary(series: Sequence[Series], seed: int = SEED) -> list[Row]:
+    """A row for each series."""
+    return [_row(each, series, seed) for each in series]
+
+
+def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
+    baseline = baseline_of(series, everything)
+    floor = floor_of(series.task, everything)
+    final = series.final[:, None]  # (runs, 1 task)
+    area = area_under_curve(series.steps, series.curves)[:, None]
+    aim = float((baseline or series).final.mean())
+    reached = steps_to_threshold(series.steps, series.curves, floor + 0.9 * (aim - floor))
+    improvement = advantage = None
+    if baseline is not None and baseline is not series:
+        paired = baseline.seeds == series.seeds
+        improvement = against(partial(probability_of_improvement, paired=paired), series, baseline, seed)
+        advantage = against(partial(mean_advantage, floor=floor), series, baseline, seed)
+    return Row(
+        series=series,
+        final=bootstrap(iqm, final, seed=seed),
+        area=bootstrap(mean, area, seed=seed),
+        steps_to_level=float(np.median(reached)),
+        improvement=improvement,
+        advantage=advantage,
+    )
+
+
+def against(statistic: Callable[[Array, Array], Array], x: Series, y: Series, seed: int = SEED) -> Interval:
+    """`statistic` of the final scores of two series of one task, paired where they share their seeds."""
+    return bootstrap(statistic, x.final[:, None], y.final[:, None], seed=seed, paired=x.seeds == y.seeds)
+
+
+def mean_advantage(x: Array, y: Array, floor: float) -> Array:
+    """Relative advantage of the mean scores."""
+    return relative_advantage(mean(x), mean(y), floor)
+
+
+def baseline_of(series: Series, everything: Sequence[Series]) -> Series | None:
+    """The eta = 0 series to compare with: of the same variant, or else of the same task."""
+    same_task = [each for each in everything if each.task == series.task and each.eta == 0.0]
+    return next((each for each in same_task if each.variant == series.variant), next(iter(same_task), None))
+
+
+def floor_of(task: tuple[str, str], everything: Sequence[Series]) -> float:
+    """What is as good as nothing: random play's score where it is known, else the worst evaluation."""
+    game = game_name(task[1])
+    if game in reference_scores():
+        return reference_scores()[game][0]
+    return float(min(each.curves.min() for each in everything if each.task == task))
+
+
+@dataclass(frozen=True)
+class Games:
+    """Human-normalised scores of the games that every eta in it was run on, with the seeds that all have."""
+
+    games: tuple[str, ...]
+    etas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    steps: Array  # (steps,)
+    curves: dict[float, Array]  # eta -> (steps, seeds, games)
+    final: dict[float, Array]  # eta -> (seeds, games)
+
+
+def atari_games(series: Sequence[Series]) -> Games | None:
+    """All games together, or None if fewer than two have been run. Only what every constant eta has is compared."""
+    chosen: dict[tuple[str, float], Series] = {}
+    for each in series:
+        game = game_name(each.env)
+        if game is None or isinstance(each.eta, str):
+            continue
+        if (game, each.eta) in chosen:
+            raise BadInput(f"{game} was run at eta {each.eta:g} in several variants; expected one")
+        chosen[game, each.eta] = each
+    etas = sorted({eta for _, eta in chosen})
+    games = sorted({game for game, _ in chosen if all((game, eta) in chosen for eta in etas)})
+    if len(games) < 2:
+        return None
+    used = [chosen[game, eta] for game in games for eta in etas]
+    seeds = sorted(set.intersection(*(set(each.seeds) for each in used)))
+    steps = min((each.steps for each in used), key=len)
+    if not seeds or any((each.steps[: len(steps)] != steps).any() for each in used):
+        return None
+
+    def of_eta(eta: float, values: Callable[[Series], Array]) -> Array:
+        """(..., seeds, games)"""
+        return np.stack([human_normalised(_of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
+
+    curves = {eta: of_eta(eta, lambda each: each.curves[:, : len(steps)]) for eta in etas}  # (seeds, steps, games)
+    final = {eta: of_eta(eta, lambda each: each.final) for eta in etas}
+    swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
+    return Games(tuple(games), tuple(etas), tuple(seeds), steps, swapped, final)
+
+
+def _of_seeds(series: Series, seeds: Sequence[int], values: Callable[[Series], Array]) -> Array:
+    return values(series)[[series.seeds.index(seed) for seed in seeds]]

@@ -1,0 +1,118 @@
+"""From run folders to series and the table of statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsrs.errors import BadInput
+from bsrs.stats.records import read_run, read_runs, series_of
+from bsrs.stats.summary import atari_games, baseline_of, floor_of, summary
+from run_folders import config, write_run, write_sweep
+
+
+def test_a_run_is_read_back(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path, config("CartPole-v1", 0.5, 3), [10.0, 20.0]))
+    assert (run.outcome, run.step, run.score, run.config.seed) == ("finished", 2000, 20.0, 3)
+    steps, values = run.trace("value")
+    assert (steps.tolist(), values.tolist()) == ([1000, 2000], [1.0, 2.0])
+
+
+def test_series_group_by_config_and_sort_by_eta(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["CartPole-v1", "Acrobot-v1"], [2.0, 0.0], seeds=3)
+    write_sweep(tmp_path, ["CartPole-v1"], [2.0], seeds=2, potential="rescaled")
+    runs, unreadable = read_runs(tmp_path)
+    series = series_of(runs)
+    assert not unreadable
+    assert [(s.env, s.eta, s.variant, s.seeds) for s in series] == [
+        ("Acrobot-v1", 0.0, "", (0, 1, 2)),
+        ("Acrobot-v1", 2.0, "", (0, 1, 2)),
+        ("CartPole-v1", 0.0, "potential=bootstrapped", (0, 1, 2)),
+        ("CartPole-v1", 2.0, "potential=bootstrapped", (0, 1, 2)),
+        ("CartPole-v1", 2.0, "potential=rescaled", (0, 1)),
+    ]
+    assert series[0].curves.shape == (3, 10)
+    assert baseline_of(series[4], series) is series[2]
+
+
+def test_a_diverged_run_counts_as_badly_as_any(tmp_path: Path) -> None:
+    write_run(tmp_path, config("CartPole-v1", 0.0, 0), [5.0, 50.0, 60.0])
+    write_run(tmp_path, config("CartPole-v1", 9.0, 0), [40.0, 41.0, 42.0])
+    write_run(tmp_path, config("CartPole-v1", 9.0, 1), [70.0], "diverged", "mean value is 1e9")
+    write_run(tmp_path, config("CartPole-v1", 20.0, 1), [], "diverged", "mean value is nan")
+    _, nine, twenty = series_of(read_runs(tmp_path)[0])
+    assert nine.curves.tolist() == [[40, 41, 42], [70, 5, 5]]
+    assert nine.diverged == 1
+    assert twenty.curves.tolist() == [[5.0]]
+
+
+def test_failed_and_unfinished_runs_do_not_count_but_are_read(tmp_path: Path) -> None:
+    write_run(tmp_path, config("CartPole-v1", 0.0, 0), [1.0, 2.0])
+    write_run(tmp_path, config("CartPole-v1", 0.0, 1), [9.0], "failed", "OSError: ...")
+    write_run(tmp_path, config("CartPole-v1", 0.0, 2), [9.0], None)
+    runs, _ = read_runs(tmp_path)
+    assert sorted(run.outcome for run in runs) == ["failed", "finished", "unfinished"]
+    assert series_of(runs)[0].seeds == (0,)
+
+
+def test_a_damaged_folder_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    write_run(tmp_path, config("CartPole-v1", 0.0, 0), [1.0])
+    broken = write_run(tmp_path, config("CartPole-v1", 0.0, 1), [1.0])
+    (broken / "config.json").write_text("{")
+    runs, unreadable = read_runs(tmp_path)
+    assert len(runs) == 1
+    assert list(unreadable) == [broken]
+    assert "config.json" in unreadable[broken]
+
+
+def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a folder"):
+        read_runs(tmp_path / "nowhere")
+
+
+def test_summary_compares_with_eta_zero(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed), [0.0, 5.0, 10.0 + seed])
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed), [9.0, 18.0, 20.0 + seed])
+    base, shaped = summary(series_of(read_runs(tmp_path)[0]))
+    assert base.improvement is None
+    assert base.advantage is None
+    assert base.steps_to_level == 3000
+    assert base.final.estimate == 11.5
+    assert shaped.steps_to_level == 2000  # 90 % of the way from 0 to 11.5
+    assert shaped.improvement is not None
+    assert shaped.improvement.estimate == shaped.improvement.low == 1.0
+    assert shaped.advantage is not None
+    assert shaped.advantage.estimate == pytest.approx(10 / 11.5)
+
+
+def test_atari_games_together(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"], [0.0, 2.0], seeds=3)
+    write_sweep(tmp_path, ["AlienNoFrameskip-v4"], [0.0], seeds=3)  # eta = 2 not run yet
+    series = series_of(read_runs(tmp_path)[0])
+    games = atari_games(series)
+    assert games is not None
+    assert (games.games, games.etas, games.seeds) == (("Breakout", "Pong"), (0.0, 2.0), (0, 1, 2))
+    assert games.curves[2.0].shape == (10, 3, 2)
+    pong = next(s for s in series if s.env.startswith("Pong") and s.eta == 2.0)
+    assert games.curves[2.0][:, 1, 1] == pytest.approx((pong.curves[1] + 20.7) / 35.3)
+    assert games.final[2.0][1, 1] == pytest.approx((pong.final[1] + 20.7) / 35.3)
+    assert floor_of(pong.task, series) == -20.7
+
+
+def test_games_without_a_human_score_or_run_twice_are_told(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "a", ["PongNoFrameskip-v4", "AirRaidNoFrameskip-v4"], [0.0], seeds=1)
+    with pytest.raises(BadInput, match="AirRaid"):
+        atari_games(series_of(read_runs(tmp_path / "a")[0]))
+    write_sweep(tmp_path / "b", ["PongNoFrameskip-v4", "AlienNoFrameskip-v4"], [0.0], seeds=1)
+    write_sweep(tmp_path / "b", ["PongNoFrameskip-v4"], [0.0], seeds=1, terminal="keep")
+    with pytest.raises(BadInput, match="several variants"):
+        atari_games(series_of(read_runs(tmp_path / "b")[0]))
+
+
+def test_games_need_common_seeds(tmp_path: Path) -> None:
+    for env, seed in (("PongNoFrameskip-v4", 0), ("AlienNoFrameskip-v4", 1)):
+        write_run(tmp_path, config(env, 0.0, seed), np.arange(10.0).tolist())
+    assert atari_games(series_of(read_runs(tmp_path)[0])) is None
