@@ -24,6 +24,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("train", "dqn"): ("bsrs.cli.train:dqn", "train self-shaped DQN: Atari, MinAtar, classic control"),
     ("train", "sac"): ("bsrs.cli.train:sac", "train self-shaped SAC: Pendulum, MuJoCo"),
     ("train", "td3"): ("bsrs.cli.train:td3", "train self-shaped TD3: Pendulum, MuJoCo"),
+    ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
 }
 

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
-GREY = "#8A8A8A"
-MARKERS = "osD^vP*X"
+GREY, WHITE = "#8A8A8A", "#FFFFFF"
 
 _SETTINGS: Any = {
     "axes.axisbelow": True,
@@ -65,13 +64,17 @@ def save(figure: Figure, path: Path) -> list[Path]:
     return [pdf, png]
 
 
-def eta_colours(etas: Sequence[float | str]) -> dict[float | str, str]:
-    """A colour for each eta: black for 0, reds below, from purple to yellow-green above, the rest for schedules."""
+def eta_colours(etas: Sequence[float | str], *, dark: bool = False) -> dict[float | str, str]:
+    """A colour for each eta: black for 0, reds below, from purple to yellow-green above, the rest for schedules.
+
+    On a `dark` ground: white for 0, and the lighter shades.
+    """
     numbers = sorted(eta for eta in etas if not isinstance(eta, str))
     schedules = [eta for eta in etas if isinstance(eta, str)]
     above, below = [eta for eta in numbers if eta > 0], [eta for eta in numbers if eta < 0]
-    colours: dict[float | str, str] = {0.0: BLACK}
-    colours |= dict(zip(above, _shades("viridis", 0.08, 0.82, len(above)), strict=True))
+    first, last = (0.35, 0.95) if dark else (0.08, 0.82)
+    colours: dict[float | str, str] = {0.0: WHITE if dark else BLACK}
+    colours |= dict(zip(above, _shades("viridis", first, last, len(above)), strict=True))
     colours |= dict(zip(reversed(below), _shades("autumn", 0.25, 0.55, len(below)), strict=True))
     colours |= {eta: (ORANGE, SKY, PURPLE, GREEN)[i % 4] for i, eta in enumerate(schedules)}
     return {eta: colours[eta] for eta in etas}
