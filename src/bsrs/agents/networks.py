@@ -21,7 +21,7 @@ Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 def mlp(x: Tensor, layers: Layers) -> Tensor:
     """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), ReLU in between."""
     if torch.is_grad_enabled():
-        y: Tensor = _MLP.apply(x, *itertools.chain.from_iterable(layers))
+        y: Tensor = _MLP.apply(x, *itertools.chain.from_iterable(layers))  # type: ignore[no-untyped-call]
         return y
     return _activations(x, layers)[-1]
 
@@ -46,7 +46,7 @@ class _MLP(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         depth = len(saved) // 2
