@@ -22,6 +22,8 @@ from bsrs.report.plots import METRICS, interval, series_label, task_name, tasks
 from bsrs.stats.records import RunRecord, read_runs, series_of
 from bsrs.stats.summary import Row, summary
 
+OUTCOMES = ("failed", "diverged", "unfinished", "finished")
+
 
 def write_report(root: Path, out: Path, title: str = "") -> Path:
     """A page about all runs in `root`, with the figures and claims that `bsrs reproduce` left there."""
@@ -37,8 +39,8 @@ def write_report(root: Path, out: Path, title: str = "") -> Path:
         table=[_table_row(row) for row in rows],
         claims=_claims(root),
         figures=_figures(root) + pictures(rows),
-        unreadable={str(folder.relative_to(root)): why for folder, why in unreadable.items()},
-        data=_json({"tasks": tasks(rows, runs), "metrics": METRICS, "runs": [_run(run, root) for run in runs]}),
+        unreadable={str(folder.relative_to(root)): why.replace(f"{root}/", "") for folder, why in unreadable.items()},
+        data=_json({"tasks": tasks(rows, runs), "metrics": METRICS, "runs": _runs(runs, root)}),
         style=_asset("page.css"),
         script=_asset("page.js"),
         plotly=_plotly(),
@@ -66,6 +68,11 @@ def _facts(runs: Sequence[RunRecord], unreadable: dict[Path, str]) -> dict[str, 
         "steps": sum(run.step for run in runs),
         "hours": seconds / 3600,
     }
+
+
+def _runs(runs: Sequence[RunRecord], root: Path) -> list[dict[str, Any]]:
+    """All of them, those first that went wrong: nobody should have to look for them."""
+    return [_run(run, root) for run in sorted(runs, key=lambda run: OUTCOMES.index(run.outcome))]
 
 
 def _run(run: RunRecord, root: Path) -> dict[str, Any]:
@@ -142,7 +149,7 @@ def _template(name: str) -> Any:
 def _interval_text(value: Sequence[float | None] | None, percent: bool = False) -> str:
     if value is None:
         return "–"
-    estimate, low, high = (None if x is None else f"{x:.0%}" if percent else f"{x:,.4g}" for x in value)
+    estimate, low, high = (None if x is None else f"{x:+.0%}" if percent else f"{x:,.4g}" for x in value)
     return f"{estimate} [{low}, {high}]" if low and high else f"{estimate or '∞'}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,23 +19,29 @@ from bsrs.stats import Interval, bootstrap, median, performance_profile
 from bsrs.stats.summary import Games, Row, atari_games
 
 DRAWS = 1_000
+MANY_TASKS = 6  # more would be a wall of small pictures; the table has the numbers
 
 
 def pictures(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Name and source of each."""
-    found = []
     with project_style():
-        for task in dict.fromkeys(row.series.task for row in rows):
-            compared = [row for row in rows if row.series.task == task and row.improvement is not None]
-            if compared:
-                name = f"{task_name(compared[0].series)}: probability of improvement over η = 0"
-                found.append({"name": name, "source": _source(improvement_figure(compared))})
-        for variant in dict.fromkeys(row.series.variant for row in rows):
-            games = _games([row for row in rows if row.series.variant == variant])
-            if games is not None:
-                name = f"{len(games.games)} Atari games, {len(games.seeds)} seeds" + (f", {variant}" if variant else "")
-                found.append({"name": name, "source": _source(games_figure(games))})
-    return found
+        return [{"name": name, "source": _source(figure)} for name, figure in [*_improvements(rows), *_all_games(rows)]]
+
+
+def _improvements(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    tasks = list(dict.fromkeys(row.series.task for row in rows))
+    for task in tasks if len(tasks) <= MANY_TASKS else []:
+        compared = [row for row in rows if row.series.task == task and row.improvement is not None]
+        if compared:
+            yield f"{task_name(compared[0].series)}: probability of improvement", improvement_figure(compared)
+
+
+def _all_games(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
+    for variant in dict.fromkeys(row.series.variant for row in rows):
+        games = _games([row for row in rows if row.series.variant == variant])
+        if games is not None:
+            name = f"{len(games.games)} Atari games, {len(games.seeds)} seeds" + (f", {variant}" if variant else "")
+            yield name, games_figure(games)
 
 
 def improvement_figure(rows: Sequence[Row]) -> Figure:
@@ -47,7 +53,7 @@ def improvement_figure(rows: Sequence[Row]) -> Figure:
 
 def games_figure(games: Games) -> Figure:
     """Median human-normalised score over training, and performance profiles at its end."""
-    figure, (left, right) = new_figure(8, 3, 1, 2)
+    figure, (left, right) = new_figure(9, 3, 1, 2)
     learning_curves(left, game_curves(games), score="median human-normalised score")
     colours = eta_colours(games.etas)
     thresholds = np.linspace(0, max(1.0, float(max(np.quantile(s, 0.98) for s in games.final.values()))), 101)

@@ -18,7 +18,7 @@ function layout(extra) {
   const axis = { gridcolor: line, linecolor: ink, zeroline: false, ticks: "outside", automargin: true };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
-    margin: { l: 62, r: 18, t: 18, b: 48 }, showlegend: false, hovermode: "closest", hoverlabel: { namelength: -1 },
+    margin: { l: 62, r: 18, t: 18, b: 58 }, showlegend: false, hovermode: "closest", hoverlabel: { namelength: -1 },
     xaxis: { ...axis, ...extra.xaxis }, yaxis: { ...axis, ...extra.yaxis },
   };
 }
@@ -43,7 +43,7 @@ function curveTraces(series) {
   return traces;
 }
 
-const plotOptions = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const plotOptions = { responsive: true, displayModeBar: false };
 
 function drawCurves() {
   const axes = { xaxis: { title: { text: "env steps" } }, yaxis: { title: { text: data.metrics[state.metric] } } };
