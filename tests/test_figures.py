@@ -1,0 +1,111 @@
+"""Figures: axes in, axes out; what is drawn is what was computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from bsrs import stats
+from bsrs.figures.bars import improvement, relative_advantages
+from bsrs.figures.curves import Curve, learning_curves, sensitivity, sensitivity_inset
+from bsrs.figures.diagnostics import QUANTITIES, Trace, diagnostics
+from bsrs.figures.profiles import performance_profiles
+from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
+from bsrs.stats import Interval
+
+
+def _axes() -> Axes:
+    return new_figure(4, 3)[1]
+
+
+def _around(*estimate: float, width: float = 1.0) -> Interval:
+    middle = np.array(estimate)
+    return Interval(middle, middle - width, middle + width)
+
+
+def test_learning_curves_draw_the_estimate_and_its_band() -> None:
+    ax = _axes()
+    curves = [
+        Curve("0", BLACK, np.array([10, 20]), _around(1.0, 3.0)),
+        Curve("2", "#123456", np.array([10, 20]), _around(2.0, 5.0)),
+    ]
+    assert learning_curves(ax, curves, score="score") is ax
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[1, 3], [2, 5]]
+    low, high = (
+        ax.collections[1].get_paths()[0].vertices[:, 1].min(),
+        ax.collections[1].get_paths()[0].vertices[:, 1].max(),
+    )
+    assert (low, high) == (1.0, 6.0)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "2"]
+
+
+def test_an_unknown_band_is_not_drawn() -> None:
+    ax = _axes()
+    infinite = Interval(np.array([1.0, 2.0]), np.full(2, -np.inf), np.full(2, np.inf))
+    learning_curves(ax, [Curve("0", BLACK, np.array([10, 20]), infinite)], score="score")
+    assert ax.collections[0].get_paths() == []
+    assert np.isfinite(ax.get_ylim()).all()
+
+
+def test_sensitivity_marks_every_eta_and_the_baseline() -> None:
+    ax = sensitivity(_axes(), ["0", "1"], [BLACK, "#123456"], _around(4.0, 6.0), name="final", baseline=0)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1"]
+    assert [4.0, 4.0] in [list(line.get_ydata()) for line in ax.lines]  # the level of eta = 0
+    outer = _axes()
+    inset = sensitivity_inset(outer, (0.5, 0.5, 0.4, 0.4), ["0"], [BLACK], _around(4.0), name="final", baseline=None)
+    assert inset in outer.child_axes
+
+
+def test_bars_are_sorted_and_what_is_beyond_the_axis_is_written() -> None:
+    ax = relative_advantages(_axes(), ["a", "b", "c", "d"], Interval(*[np.array([0.1, -0.5, 30.0, np.inf])] * 3))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["d", "c", "a", "b"]
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([10, 10, 0.1, -0.5])
+    assert [text.get_text() for text in ax.texts] == ["∞", "+3000%"]
+
+
+def test_probability_of_improvement_stays_between_0_and_1() -> None:
+    ax = improvement(
+        _axes(), ["one run", "many"], Interval(np.array([1.0, 0.6]), np.array([-np.inf, 0.4]), np.array([np.inf, 0.8]))
+    )
+    assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(0, 1), (0.4, pytest.approx(0.4))]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["one run", "many"]
+
+
+def test_profiles_fall_from_all_to_none() -> None:
+    scores, thresholds = np.array([[0.2], [0.7]]), np.array([0.0, 0.5, 1.0])
+    profile = stats.bootstrap(lambda s: stats.performance_profile(s, thresholds), scores, seed=0, draws=20)
+    ax = performance_profiles(_axes(), thresholds, ["0"], [BLACK], [profile], score="score")
+    assert ax.lines[0].get_ydata().tolist() == [1.0, 0.5, 0.0]
+
+
+def test_diagnostics_have_a_panel_for_each_quantity() -> None:
+    axes = new_figure(8, 4, 2, 2)[1].flatten()
+    records = {name: np.array([1.0, 2.0]) for name in QUANTITIES}
+    diagnostics(axes, [Trace("0", BLACK, np.array([10, 20]), records), Trace("0", BLACK, np.array([10, 20]), records)])
+    assert [ax.get_title(loc="left") for ax in axes] == list(QUANTITIES.values())
+    assert len(axes[0].get_legend().get_texts()) == 1  # two runs of one eta share their entry
+
+
+def test_every_eta_has_a_colour_of_its_own() -> None:
+    etas = [-0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, "linear:0:1:100"]
+    for dark in (False, True):
+        colours = eta_colours(etas, dark=dark)
+        assert list(colours) == etas
+        assert len(set(colours.values())) == len(etas)
+    assert eta_colours([0.0]) == {0.0: BLACK}
+    assert eta_colours([0.0], dark=True) == {0.0: WHITE}
+    assert [eta_label(eta) for eta in (-0.5, 2.0, "linear:0:1:100")] == ["−0.5", "2", "linear:0:1:100"]
+
+
+def test_figures_are_saved_twice_and_the_same_each_time(tmp_path: Path) -> None:
+    def write(name: str) -> list[bytes]:
+        with project_style():
+            figure, ax = new_figure(3, 2)
+            learning_curves(ax, [Curve("0", BLACK, np.array([10, 20]), _around(1.0, 2.0))], score="score")
+            return [path.read_bytes() for path in save(figure, tmp_path / name / "curve")]
+
+    assert write("a") == write("b")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["curve.pdf", "curve.png"]
