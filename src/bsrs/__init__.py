@@ -21,11 +21,25 @@ from bsrs.shaping import (
 
 if TYPE_CHECKING:
     from bsrs import tabular as tabular
+    from bsrs.config.dqn import DQNConfig as DQNConfig
+    from bsrs.config.sac import SACConfig as SACConfig
+    from bsrs.config.td3 import TD3Config as TD3Config
+    from bsrs.run import DQN as DQN
+    from bsrs.run import SAC as SAC
+    from bsrs.run import TD3 as TD3
 
 __version__ = "0.1.0"
 
 # Loaded when first asked for, so that `import bsrs` stays light: name -> where it lives.
-_LAZY: dict[str, str] = {"tabular": "bsrs.tabular"}
+_LAZY: dict[str, str] = {
+    "DQN": "bsrs.run:DQN",
+    "DQNConfig": "bsrs.config.dqn:DQNConfig",
+    "SAC": "bsrs.run:SAC",
+    "SACConfig": "bsrs.config.sac:SACConfig",
+    "TD3": "bsrs.run:TD3",
+    "TD3Config": "bsrs.config.td3:TD3Config",
+    "tabular": "bsrs.tabular",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -41,16 +55,22 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "DQN",
+    "SAC",
+    "TD3",
     "BadInput",
     "Bootstrapped",
     "Constant",
     "Cosine",
+    "DQNConfig",
     "Linear",
     "PerState",
     "Piecewise",
     "RandomDynamic",
+    "SACConfig",
     "Shaping",
     "Static",
+    "TD3Config",
     "__version__",
     "shaped_reward",
     "tabular",

@@ -21,7 +21,12 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def identity(config: Any) -> str:
     """Twelve hex digits that stand for the config's class and every field: equal configs, equal identity."""
-    text = json.dumps([type(config).__name__, to_dict(config)], sort_keys=True, separators=(",", ":"))
+    return identity_of(type(config).__name__, to_dict(config))
+
+
+def identity_of(class_name: str, data: dict[str, Any]) -> str:
+    """The identity of a config given as plain data, such as an older version may have written."""
+    text = json.dumps([class_name, data], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bsrs.config.algorithms import config_type
-from bsrs.config.base import from_dict, identity
+from bsrs.config.base import from_dict, identity_of
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import read_json, read_lines
@@ -28,10 +28,11 @@ def read_config(folder: Path) -> TrainingConfig:
     missing = [key for key in ("algorithm", "identity", "config") if key not in content]
     if missing:
         raise BadInput(f"{path} is damaged: {missing[0]} is missing")
-    config = from_dict(config_type(content["algorithm"]), content["config"], str(path))
-    if identity(config) != content["identity"]:
+    kind = config_type(content["algorithm"])
+    # Of the data as written: an older version's config lacks the fields that have come since.
+    if identity_of(kind.__name__, content["config"]) != content["identity"]:
         raise BadInput(f"{path} was changed after the run began: its identity is not {content['identity']} any more")
-    return config
+    return from_dict(kind, content["config"], str(path))
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

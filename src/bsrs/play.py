@@ -1,0 +1,104 @@
+"""A trained run at play: pictures of its greedy episodes, and a film of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsrs.envs import make
+from bsrs.errors import BadInput, MissingExtra
+from bsrs.rng import stream_seed
+from bsrs.run import make_agent
+from bsrs.store import read_config, read_policy
+
+Picture = NDArray[np.uint8]  # (height, width, 3)
+
+
+class Play:
+    """Greedy episodes of the run in `folder`. `scores` holds those that have ended."""
+
+    def __init__(self, folder: Path, *, seed: int = 0) -> None:
+        self._config = read_config(folder)
+        self._agent = make_agent([self._config])
+        self._agent.load_policy(0, read_policy(folder))
+        self._seed = stream_seed(seed, "play")
+        self.scores: list[float] = []
+
+    def pictures(self, episodes: int, most_steps: int) -> Iterator[Picture]:
+        """One picture per step, until that many episodes or steps."""
+        envs = make(self._config.env, 1, self._seed, training=False, render=True)
+        try:
+            obs = envs.reset()
+            for _ in range(most_steps):
+                yield envs.render()
+                step = envs.step(self._agent.greedy(obs[None])[0])
+                obs = step.obs
+                self.scores += step.episode_return.tolist()
+                if len(self.scores) == episodes:
+                    return
+        finally:
+            envs.close()
+
+
+def write_film(pictures: Iterator[Picture], path: Path, fps: int) -> int:
+    """A .gif or an .mp4; the number of pictures in it."""
+    if path.suffix not in (".gif", ".mp4"):
+        raise BadInput(f"the film {path} has the ending {path.suffix!r}; expected .gif or .mp4")
+    return _write_mp4(pictures, path, fps) if path.suffix == ".mp4" else _write_gif(pictures, path, fps)
+
+
+def _write_gif(pictures: Iterator[Picture], path: Path, fps: int) -> int:
+    from PIL import Image
+
+    images = [Image.fromarray(picture) for picture in pictures]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=1000 // fps, loop=0)
+    return len(images)
+
+
+def _write_mp4(pictures: Iterator[Picture], path: Path, fps: int) -> int:
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise MissingExtra("an .mp4 film", "video") from None
+    first = next(pictures)
+    height, width, _ = first.shape
+    film = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1)
+    film.send(None)
+    count = 0
+    for picture in _with(first, pictures):
+        film.send(np.ascontiguousarray(picture))
+        count += 1
+    film.close()
+    return count
+
+
+def show(pictures: Iterator[Picture], fps: int) -> None:
+    """In a window, for those who have a screen."""
+    import matplotlib.pyplot as plt
+
+    if not _has_screen():
+        raise BadInput("there is no screen to open a window on; use --out FILE.gif instead")
+    image: Any = None
+    for picture in pictures:
+        if image is None:
+            image = plt.imshow(picture)
+            plt.axis("off")
+        if not plt.get_fignums():  # the window was closed
+            return
+        image.set_data(picture)
+        plt.pause(1 / fps)
+
+
+def _has_screen() -> bool:
+    import matplotlib
+
+    return matplotlib.get_backend().lower() not in ("agg", "pdf", "svg", "ps", "cairo", "template")
+
+
+def _with(first: Picture, rest: Iterator[Picture]) -> Iterator[Picture]:
+    yield first
+    yield from rest
