@@ -24,7 +24,12 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("train", "dqn"): ("bsrs.cli.train:dqn", "train self-shaped DQN: Atari, MinAtar, classic control"),
     ("train", "sac"): ("bsrs.cli.train:sac", "train self-shaped SAC: Pendulum, MuJoCo"),
     ("train", "td3"): ("bsrs.cli.train:td3", "train self-shaped TD3: Pendulum, MuJoCo"),
+    ("play",): ("bsrs.cli.play:play", "watch a trained run, or film it"),
     ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
+    ("sweep",): ("bsrs.cli.sweep:preset", "carry out a preset or a TOML file of runs; again to continue"),
+    ("sweep", "dqn"): ("bsrs.cli.sweep:dqn", "envs x etas x seeds of DQN; again to continue"),
+    ("sweep", "sac"): ("bsrs.cli.sweep:sac", "envs x etas x seeds of SAC; again to continue"),
+    ("sweep", "td3"): ("bsrs.cli.sweep:td3", "envs x etas x seeds of TD3; again to continue"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
 }
 

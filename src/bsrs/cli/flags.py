@@ -33,6 +33,14 @@ def set_flags(arguments: Any, config: type[TrainingConfig], skip: set[str]) -> d
     return {name: value for name, value in values.items() if value != _unset(hints[name])}
 
 
+def number_or_text(eta: str) -> float | str:
+    """A shape-scale as it is written on the command line."""
+    try:
+        return float(eta)
+    except ValueError:
+        return eta
+
+
 def _unset(hint: Any) -> Any:
     """What stands for "not given". Switches are off unless given: no preset turns one on."""
     return False if hint is bool else None

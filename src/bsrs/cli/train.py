@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bsrs.cli.flags import optional_flags, set_flags
+from bsrs.cli.flags import number_or_text, optional_flags, set_flags
 from bsrs.config.algorithms import config_type, preset
 from bsrs.config.dqn import DQNConfig
 from bsrs.config.sac import SACConfig
@@ -76,19 +76,12 @@ def train(algorithm: str, arguments: TrainArguments) -> None:
 def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
     given: dict[str, Any] = {
         **set_flags(arguments, config_type(algorithm), _OWN),
-        "eta": _number_or_text(eta),
+        "eta": number_or_text(eta),
         "seed": seed,
     }
     if arguments.preset:
         return preset(algorithm, arguments.preset, env=arguments.env, **given)
     return default_preset(algorithm, arguments.env, **given)
-
-
-def _number_or_text(eta: str) -> float | str:
-    try:
-        return float(eta)
-    except ValueError:
-        return eta
 
 
 def _options(arguments: TrainArguments) -> RunOptions:

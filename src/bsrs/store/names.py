@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from bsrs.config.base import identity
 from bsrs.config.training import TrainingConfig
 
 
+@lru_cache(maxsize=100_000)  # a sweep asks again and again
 def folder_name(config: TrainingConfig) -> str:
     """A readable name for the run's folder that no other config shares."""
     env = config.env.replace("/", "-").replace(":", "-")

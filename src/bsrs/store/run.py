@@ -74,6 +74,7 @@ class Run:
 
     def save(self, state: State) -> None:
         self._metrics.flush()
+        self._timing.flush()
         about = {"metrics": self._metrics.mark(), "timing": self._timing.mark(), "wall_time_s": self.wall_time()}
         checkpoint.save(self.folder / "checkpoint", state, about)
 

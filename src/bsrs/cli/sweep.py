@@ -1,0 +1,176 @@
+"""`bsrs sweep` and `bsrs runs`: parsing and printing only."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import tyro
+
+from bsrs.cli.flags import number_or_text, optional_flags, set_flags
+from bsrs.config.algorithms import config_type
+from bsrs.config.dqn import DQNConfig
+from bsrs.config.sac import SACConfig
+from bsrs.config.sweep import SweepConfig, SweepOptions, default_out
+from bsrs.config.td3 import TD3Config
+from bsrs.errors import BadInput
+
+if TYPE_CHECKING:
+    from bsrs.config.training import TrainingConfig
+    from bsrs.sweep.schedule import Summary
+
+_OWN = {"env", "eta", "seed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToSweep(SweepOptions):
+    """What every `bsrs sweep` command takes."""
+
+    dry_run: bool = False
+    """Print the runs and what they will cost, and stop."""
+    out: Path | None = None
+    """Folder of the sweep, a folder in it for each run. The same again goes on with what is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepArguments(HowToSweep):
+    """A sweep from flags."""
+
+    env: tuple[str, ...]
+    """Ids of the envs."""
+    eta: tuple[str, ...] = ("0",)
+    """Shape-scales: numbers, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
+    seeds: int = 1
+    """How many seeds, from `first_seed` on."""
+    first_seed: int = 0
+    """The first of the seeds."""
+    preset: str = ""
+    """Settings that are not given as flags; by default those that suit the kind of env."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetArguments(HowToSweep):
+    """A sweep from a data file."""
+
+    file: Annotated[Path | None, tyro.conf.Positional] = None
+    """A TOML file of your own."""
+    preset: str = ""
+    """One of the project's: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
+    scale: str = ""
+    """smoke (seconds), laptop (minutes to an hour on two cores) or paper."""
+    set: tuple[str, ...] = ()
+    """Settings of the algorithm to change, as NAME=VALUE."""
+
+
+if TYPE_CHECKING:
+    DQNSweep: TypeAlias = SweepArguments
+    TD3Sweep: TypeAlias = SweepArguments
+    SACSweep: TypeAlias = SweepArguments
+else:
+    DQNSweep = optional_flags(DQNConfig, (SweepArguments,), "DQNSweep", _OWN)
+    TD3Sweep = optional_flags(TD3Config, (SweepArguments,), "TD3Sweep", _OWN)
+    SACSweep = optional_flags(SACConfig, (SweepArguments,), "SACSweep", _OWN)
+
+
+def dqn(arguments: DQNSweep) -> None:
+    """Sweep DQN."""
+    _from_flags("dqn", arguments)
+
+
+def td3(arguments: TD3Sweep) -> None:
+    """Sweep TD3."""
+    _from_flags("td3", arguments)
+
+
+def sac(arguments: SACSweep) -> None:
+    """Sweep SAC."""
+    _from_flags("sac", arguments)
+
+
+def preset(arguments: PresetArguments) -> None:
+    """Sweep what a preset or a file says."""
+    from bsrs.sweep.plan import preset_names, read_sweep
+
+    if bool(arguments.file) == bool(arguments.preset):
+        raise BadInput(f"expected a TOML file or one --preset of {', '.join(preset_names())}")
+    name = arguments.preset or str(arguments.file)
+    sweep = read_sweep(name, arguments.scale, dict(map(_setting, arguments.set)))
+    _carry_out(sweep, arguments, default_out("-".join(filter(None, (Path(name).stem, arguments.scale)))))
+
+
+def _from_flags(algorithm: str, arguments: SweepArguments) -> None:
+    sweep = SweepConfig(
+        algorithm=algorithm,
+        env=arguments.env,
+        eta=tuple(map(number_or_text, arguments.eta)),
+        seeds=arguments.seeds,
+        first_seed=arguments.first_seed,
+        preset=arguments.preset,
+        fields=set_flags(arguments, config_type(algorithm), _OWN),
+    )
+    _carry_out(sweep, arguments, default_out(f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-")))
+
+
+def _carry_out(sweep: SweepConfig, arguments: HowToSweep, otherwise: Path) -> None:
+    from bsrs.sweep.plan import expand
+
+    configs = expand(sweep)
+    out = arguments.out or otherwise
+    options = SweepOptions(**{field.name: getattr(arguments, field.name) for field in fields(SweepOptions)})
+    if arguments.dry_run:
+        _print_plan(configs, out, options)
+        return
+    from bsrs.sweep.conduct import run_sweep
+
+    summary = run_sweep(configs, out, options)
+    print(f"{out}: {_told(summary, len(configs))}")
+    for name, why in summary.problems.items():
+        print(f"  {name}: {why}")
+    if summary.problems:
+        raise SystemExit(1)
+
+
+def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOptions) -> None:
+    import os
+
+    from bsrs.store.names import folder_name
+    from bsrs.sweep.estimate import estimate
+    from bsrs.sweep.plan import tasks_left
+    from bsrs.sweep.view import duration
+
+    left = [config for task in tasks_left(configs, out, options) for config in task.configs]
+    to_do = {folder_name(config) for config in left}
+    for config in configs:
+        name = folder_name(config)
+        print(name if name in to_do else f"{name}  (done)")
+    cost = estimate(left, out, options.members)
+    workers = options.workers or len(os.sched_getaffinity(0))
+    where = f"{duration(cost.core_seconds / workers)} with {workers} workers" if options.executor == "local" else ""
+    print(
+        f"{len(configs)} runs, {len(configs) - len(left)} of them done; the rest takes about"
+        f" {duration(cost.core_seconds)} of one core{where and f', {where},'} and"
+        f" {cost.worker_bytes / 1e9:.1f} GB of memory per worker (within a factor of three)"
+    )
+
+
+def _told(summary: Summary, planned: int) -> str:
+    states = Counter(status.state for status in summary.statuses)
+    before = planned - len(summary.statuses) - len(summary.problems)
+    words = [f"{number} {state}" for state, number in sorted(states.items())]
+    words += [f"{len(summary.problems)} without a result"] if summary.problems else []
+    words += [f"{before} done before"] if before else []
+    return f"{planned} runs: {', '.join(words)}"
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadInput(f"--set {text}: expected NAME=VALUE")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value

@@ -1,0 +1,167 @@
+"""What a sweep is made of, and how it is carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bsrs.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """Which runs: every env with every combination of the grid, every eta and every seed."""
+
+    algorithm: str
+    """dqn, td3, sac, or tabular for exact tables."""
+    env: tuple[str, ...]
+    """Ids of the envs."""
+    eta: tuple[float | str, ...] = (0.0,)
+    """Shape-scales: numbers or schedules."""
+    seeds: int = 1
+    """How many seeds, from `first_seed` on."""
+    first_seed: int = 0
+    """The first of the seeds."""
+    preset: str = ""
+    """The algorithm's settings that are not among `fields`; by default those that suit the kind of env."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Settings of the algorithm, the same for all runs."""
+    grid: dict[str, Any] = field(default_factory=dict)
+    """Further settings with a list of values each; every combination is run."""
+
+    def __post_init__(self) -> None:
+        for name in ("env", "eta"):
+            values = getattr(self, name)
+            if not values:
+                raise BadInput(f"the sweep has no {name}; expected at least one")
+            if len(set(values)) < len(values):
+                raise BadInput(f"the sweep has an {name} twice: {', '.join(map(str, values))}")
+        if self.seeds < 1 or self.first_seed < 0:
+            raise BadInput(f"seeds is {self.seeds} from {self.first_seed}; expected at least 1 from 0 or more")
+        for name, values in self.grid.items():
+            if not isinstance(values, (list, tuple)) or not values:
+                raise BadInput(f"grid: {name} is {values!r}; expected a list of values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayOptions:
+    """Where Ray runs the tasks."""
+
+    address: str = ""
+    """Address of a cluster, for example auto or ray://head:10001; empty starts one on this machine."""
+    cpus: float = 1.0
+    """CPUs that each task asks for."""
+    gpus: float = 0.0
+    """GPUs that each task asks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmOptions:
+    """What is asked of Slurm for each job."""
+
+    partition: str = ""
+    """The partition; empty is the cluster's default."""
+    account: str = ""
+    """The account to charge."""
+    qos: str = ""
+    """Quality of service."""
+    constraint: str = ""
+    """Features that the node must have."""
+    time_min: int = 240
+    """Minutes; a job that needs longer is put back into the queue and goes on from its checkpoint."""
+    cpus: int = 1
+    """CPUs of each job."""
+    gpus: int = 0
+    """GPUs of each job."""
+    mem_gb: float = 0.0
+    """Memory of each job; 0 is the cluster's default."""
+    parallel: int = 256
+    """Jobs of one array that may run at the same time."""
+    requeues: int = 20
+    """How often one job may be put back for want of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """How a sweep is carried out. Nothing here changes what its runs find, but for rounding."""
+
+    executor: Literal["local", "ray", "slurm"] = "local"
+    """Where the runs are trained: processes of this machine, a Ray cluster, or Slurm jobs."""
+    workers: int = 0
+    """Processes of the local executor; 0 is one for each core."""
+    threads: int = 1
+    """Threads of each worker."""
+    members: int = 1
+    """Runs that one worker trains together as a population, where that is faster (GPU)."""
+    device: str = "cpu"
+    """Where the networks live: cpu, cuda, cuda:1, ..."""
+    checkpoint_every: int = 0
+    """Env steps between two checkpoints; 0 chooses 10,000, and 50,000 where observations are images."""
+    retries: int = 2
+    """How often a run is tried again after its worker died."""
+    tensorboard: bool = True
+    """Write TensorBoard's event files too."""
+    track: tuple[Literal["wandb"], ...] = ()
+    """Report to a tracker as well."""
+    ray: RayOptions = field(default_factory=RayOptions)
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 0), ("threads", 1), ("members", 1), ("checkpoint_every", 0), ("retries", 0)):
+            if getattr(self, name) < least:
+                raise BadInput(f"{name} is {getattr(self, name)}; expected at least {least}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFilter:
+    """Which runs of a store are meant; what is not given does not matter."""
+
+    env: tuple[str, ...] = ()
+    """Envs, with * and ? as in file names."""
+    algorithm: tuple[str, ...] = ()
+    """Algorithms."""
+    eta: tuple[str, ...] = ()
+    """Shape-scales."""
+    seed: tuple[int, ...] = ()
+    """Seeds."""
+    state: tuple[Literal["running", "stopped", "finished", "diverged", "failed", "damaged"], ...] = ()
+    """States."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """The search for eta: which trials there are."""
+
+    algorithm: str
+    """dqn, td3 or sac."""
+    env: str
+    """The env's id."""
+    low: float = 0.0
+    """Smallest eta."""
+    high: float = 5.0
+    """Largest eta."""
+    trials: int = 20
+    """Etas that are tried in all."""
+    seeds: int = 3
+    """Runs of each trial; their mean score counts."""
+    seed: int = 0
+    """Of the search itself."""
+    prune: bool = True
+    """Stop a trial whose learning curve is below the median of the earlier ones."""
+    preset: str = ""
+    """The algorithm's settings that are not among `fields`."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Settings of the algorithm, the same for all runs."""
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise BadInput(f"eta is searched between {self.low} and {self.high}; expected low < high")
+        for name in ("trials", "seeds"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} is {getattr(self, name)}; expected at least 1")
+
+
+def default_out(name: str) -> Path:
+    """Where a sweep goes that was not told where."""
+    return Path("runs") / name

@@ -1,0 +1,125 @@
+"""From a few lists to runs, and from runs to tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from bsrs.config.algorithms import config_type, preset
+from bsrs.config.base import from_dict
+from bsrs.config.options import RunOptions
+from bsrs.config.sweep import SweepConfig, SweepOptions
+from bsrs.config.training import TrainingConfig
+from bsrs.envs.defaults import default_preset, spec_of
+from bsrs.errors import BadInput, unknown
+from bsrs.store.names import folder_name
+from bsrs.store.read import checkpoint_step, has_ended
+from bsrs.sweep.tasks import Task
+
+SCALES = ("smoke", "laptop", "paper")
+
+
+def expand(sweep: SweepConfig) -> list[TrainingConfig]:
+    """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
+    config_type(sweep.algorithm)  # the name is known
+    bases = [
+        _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
+        for env in sweep.env
+        for values in itertools.product(*sweep.grid.values())
+    ]
+    etas = [float(eta) if isinstance(eta, (int, float)) else eta for eta in sweep.eta]
+    seeds = range(sweep.first_seed, sweep.first_seed + sweep.seeds)
+    return [dataclasses.replace(base, eta=eta, seed=seed) for seed in seeds for base in bases for eta in etas]
+
+
+def _base(sweep: SweepConfig, env: str, combination: dict[str, Any]) -> TrainingConfig:
+    fields = {**sweep.fields, **combination}
+    for name in ("env", "eta", "seed"):
+        if name in fields:
+            raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
+    if sweep.preset:
+        return preset(sweep.algorithm, sweep.preset, env=env, **fields)
+    return default_preset(sweep.algorithm, env, **fields)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Sweeps as data files: the project's presets and the user's own.
+
+
+def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
+    """A preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
+    path = Path(name)
+    if name in preset_names():
+        text = files("bsrs.presets").joinpath(f"{name}.toml").read_text()
+    elif path.suffix == ".toml" and path.is_file():
+        text = path.read_text()
+    elif path.suffix == ".toml":
+        raise BadInput(f"there is no file {name}")
+    else:
+        raise unknown("sweep preset", name, preset_names())
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{name} is not TOML: {error}") from None
+    return _at_scale(content, name, scale, changes)
+
+
+def preset_names() -> list[str]:
+    return sorted(p.name.removesuffix(".toml") for p in files("bsrs.presets").iterdir() if p.name.endswith(".toml"))
+
+
+def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
+    scales = content.pop("scale", {})
+    content.pop("about", None)
+    if scale and scale not in scales:
+        raise unknown(f"scale of {name}", scale, scales) if scales else BadInput(f"{name} has no scales")
+    if scales and not scale:
+        raise BadInput(f"{name} has the scales {', '.join(scales)}: choose one with --scale")
+    own = scales.get(scale, {})
+    merged = {**content, **own}
+    merged["fields"] = {**content.get("fields", {}), **own.get("fields", {}), **changes}
+    return from_dict(SweepConfig, merged, name)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Tasks: what is left to do, in portions for one worker.
+
+
+def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> list[Task]:
+    """A task for each portion of the runs that have not ended."""
+    left = [config for config in configs if _is_left(root / folder_name(config))]
+    portions = _populations(left, root, options.members) if options.members > 1 else [(config,) for config in left]
+    return [Task(root, portion, run_options(portion[0], options)) for portion in portions]
+
+
+def _is_left(folder: Path) -> bool:
+    try:
+        return not has_ended(folder)
+    except BadInput:
+        return True  # damaged: the worker will say so
+
+
+def _populations(configs: Sequence[TrainingConfig], root: Path, members: int) -> list[tuple[TrainingConfig, ...]]:
+    """Runs that differ in eta and seed only and have come equally far, up to `members` of them at a time."""
+    alike: dict[tuple[TrainingConfig, int], list[TrainingConfig]] = {}
+    for config in configs:
+        key = (dataclasses.replace(config, eta=0.0, seed=0), checkpoint_step(root / folder_name(config)))
+        alike.setdefault(key, []).append(config)
+    return [tuple(group[i : i + members]) for group in alike.values() for i in range(0, len(group), members)]
+
+
+def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
+    """How one run of the sweep is carried out."""
+    every = options.checkpoint_every or (50_000 if spec_of(config.env).is_image else 10_000)
+    return RunOptions(
+        resume=True,
+        device=options.device,
+        threads=options.threads,
+        checkpoint_every=every,
+        tensorboard=options.tensorboard,
+    )

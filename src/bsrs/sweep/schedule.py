@@ -1,0 +1,140 @@
+"""Keeping the workers busy until every run has ended."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bsrs import __version__
+from bsrs.errors import BadInput
+from bsrs.store.files import DiskFull, read_json, write_json
+from bsrs.store.listing import RunStatus, run_status
+from bsrs.store.lock import Lock
+from bsrs.sweep.executors import Executor
+from bsrs.sweep.tasks import Ended, Task
+
+FORMAT = 1
+# How long to wait before asking again for a run that another process has.
+BUSY_S = 2.0
+
+
+class Watcher(Protocol):
+    """Who watches a sweep."""
+
+    def run_ended(self, status: RunStatus) -> None:
+        """A run has its result."""
+
+    def said(self, message: str) -> None:
+        """Something happened that is worth a line."""
+
+    def tick(self) -> None:
+        """Called about once a second."""
+
+
+@dataclass
+class Summary:
+    """How a sweep ended."""
+
+    statuses: list[RunStatus] = field(default_factory=list)
+    """Of the runs that ended now."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Run -> why it has no result."""
+
+
+@contextmanager
+def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
+    """The sweep's folder, held by this process; it remembers the names of all runs that were ever planned in it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the folder {root} cannot be made: {error.strerror}") from None
+    if (root / "config.json").exists():
+        raise BadInput(f"{root} is the folder of a run; expected a folder for a sweep")
+    lock = Lock(root / "sweep.lock", f"the sweep {root}")
+    try:
+        planned = planned_runs(root)
+        if set(names) - set(planned):
+            runs = list(dict.fromkeys([*planned, *names]))
+            write_json(root / "sweep.json", {"format": FORMAT, "version": __version__, "runs": runs})
+        yield
+    finally:
+        lock.release()
+
+
+def planned_runs(root: Path) -> list[str]:
+    """The names of the runs that were planned in a sweep's folder."""
+    path = root / "sweep.json"
+    if not path.exists():
+        return []
+    content = read_json(path)
+    if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
+        raise BadInput(f"{path} has format {content.get('format')!r}; this version of bsrs reads up to {FORMAT}")
+    return list(content["runs"])
+
+
+def carry_out(tasks: Sequence[Task], executor: Executor, watcher: Watcher, *, retries: int = 2) -> Summary:
+    """Until every run has ended. A run whose worker died is tried again, from its checkpoint."""
+    schedule = _Schedule(watcher, retries)
+    executor.submit(tasks)
+    under_way = len(tasks)
+    while under_way or schedule.waiting:
+        due = schedule.due()
+        executor.submit(due)
+        under_way += len(due)
+        for ended in executor.wait(1.0):
+            under_way -= 1
+            schedule.handle(ended)
+        watcher.tick()
+    return schedule.summary
+
+
+class _Schedule:
+    """What to do about each task that ended."""
+
+    def __init__(self, watcher: Watcher, retries: int) -> None:
+        self.watcher, self.retries = watcher, retries
+        self.summary = Summary()
+        self.waiting: list[tuple[float, Task]] = []
+        """Tasks to be submitted again, and not before when."""
+        self._losses: Counter[tuple[str, ...]] = Counter()
+        self._told_busy: set[tuple[str, ...]] = set()
+
+    def due(self) -> list[Task]:
+        """The tasks whose time has come; they are not waiting any more."""
+        now = time.monotonic()
+        due = [task for when, task in self.waiting if when <= now]
+        self.waiting = [(when, task) for when, task in self.waiting if when > now]
+        return due
+
+    def handle(self, ended: Ended) -> None:
+        task = ended.task
+        if ended.how == "done":
+            self._record(task)
+        elif ended.how == "full":
+            raise DiskFull(ended.why)
+        elif ended.how == "busy":
+            if task.names not in self._told_busy:
+                self.watcher.said(f"{ended.why}: waiting for it")
+                self._told_busy.add(task.names)
+            self.waiting.append((time.monotonic() + BUSY_S, task))
+        elif len(task.configs) > 1:
+            self.watcher.said(f"{ended.why}: its {len(task.configs)} runs are tried one by one")
+            self.waiting += [(0.0, single) for single in task.split()]
+        elif ended.how == "lost" and self._losses[task.names] < self.retries:
+            self._losses[task.names] += 1
+            self.watcher.said(f"{task.names[0]}: {ended.why}; it is tried again")
+            self.waiting.append((0.0, task))
+        else:
+            self.summary.problems[task.names[0]] = ended.why
+            self.watcher.said(f"{task.names[0]}: {ended.why}")
+
+    def _record(self, task: Task) -> None:
+        for name in task.names:
+            status = run_status(task.root / name)
+            self.summary.statuses.append(status)
+            self.watcher.run_ended(status)
