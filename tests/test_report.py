@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     figures.mkdir()
     (figures / "one-dot.png").write_bytes(_one_dot())
     (root / "claims.json").write_text(
-        '{"claims": [{"claim": "it helps", "shown": "a bit", "interval": "[0, 1]", "verdict": "inconclusive"}]}'
+        '{"claims": [{"claim": "it helps", "shown": "a bit", "interval": "[0, 1]", "verdict": "inconclusive", "settle": ""}]}'
     )
     return root
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,26 +28,48 @@ class Claim:
     """The command that could settle it, where this could not."""
 
 
-def judge(effect: Interval, claimed: float = 0.0, nothing: float = 0.0, too_small: str = "") -> Verdict:
-    """Does the claimed size of an effect hold?
-
-    No, if the interval lies below it; yes, if it does not and excludes `nothing` as well. Otherwise, and whenever
-    there is a reason why these runs are too few or too short, it is not known: never a guess.
-    """
-    if too_small:
-        return "inconclusive"
+def at_least(effect: Interval, claimed: float = 0.0, nothing: float = 0.0) -> Verdict:
+    """Is the effect as large as claimed? No, if its interval lies below that; yes, if it excludes `nothing` as well."""
     if effect.high < claimed:
         return "does not hold"
     return "holds" if effect.low > nothing else "inconclusive"
 
 
-def between(effect: Interval, low: float, high: float, too_small: str = "") -> Verdict:
+def between(effect: Interval, low: float, high: float) -> Verdict:
     """Does the quantity lie in [low, high]? Yes, if all of its interval does; no, if none of it does."""
-    if too_small:
-        return "inconclusive"
     if low <= effect.low and effect.high <= high:
         return "holds"
     return "does not hold" if effect.high < low or effect.low > high else "inconclusive"
+
+
+def insignificant(effect: Interval) -> Verdict:
+    """Can the effect not be told from zero?"""
+    return "holds" if effect.low <= 0 <= effect.high else "does not hold"
+
+
+def judged(
+    text: str,
+    effect: Interval | None,
+    shown: str,
+    verdict: Callable[[Interval], Verdict],
+    *,
+    too_small: str,
+    command: str,
+    percent: bool = False,
+) -> Claim:
+    """A claim about an effect. Without it, or with a reason why these runs are too few or too short, the verdict is
+    inconclusive, never a guess, and `command` could settle it."""
+    if effect is None:
+        return Claim(text, too_small or "not among these runs", "–", "inconclusive", command)
+    found = "inconclusive" if too_small else verdict(effect)
+    form = ".0%" if percent else ".4g"
+    return Claim(
+        text,
+        f"{shown}; {too_small}" if too_small else shown,
+        f"[{effect.low:{form}}, {effect.high:{form}}]",
+        found,
+        command if found == "inconclusive" else "",
+    )
 
 
 def write_claims(path: Path, claims: Sequence[Claim]) -> None:

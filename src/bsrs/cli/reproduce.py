@@ -1,0 +1,95 @@
+"""`bsrs reproduce ...`: parsing and printing only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from bsrs.config.sweep import SweepOptions, default_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceArguments(SweepOptions):
+    """What every experiment takes."""
+
+    scale: Literal["smoke", "laptop", "paper"] = "smoke"
+    """How much is trained: seconds, minutes to an hour on two cores, or what the paper did."""
+    env: tuple[str, ...] = ()
+    """Only these of the experiment's envs."""
+    out: Path | None = None
+    """Folder of the runs, the figures, the claims and the report. The same again goes on with what is there."""
+
+
+def atari(arguments: ReproduceArguments) -> None:
+    """DQN on Atari."""
+    _reproduce("atari", arguments)
+
+
+def pendulum(arguments: ReproduceArguments) -> None:
+    """TD3 on Pendulum."""
+    _reproduce("pendulum", arguments)
+
+
+def mujoco(arguments: ReproduceArguments) -> None:
+    """TD3 on Hopper and Humanoid."""
+    _reproduce("mujoco", arguments)
+
+
+def target_ablation(arguments: ReproduceArguments) -> None:
+    """The potential from the online or the target network."""
+    _reproduce("target-ablation", arguments)
+
+
+def rescaling(arguments: ReproduceArguments) -> None:
+    """Shaping against a rescaled learning rate and reward."""
+    _reproduce("rescaling", arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheoryArguments:
+    """The theorems on random tables."""
+
+    out: Path | None = None
+    """Folder for the table of claims, as JSON."""
+
+
+def theory(arguments: TheoryArguments) -> None:
+    """The paper's statements, put to the test."""
+    from bsrs.reproduce.claims import print_claims, write_claims
+    from bsrs.reproduce.theory import judge_theory
+
+    claims = judge_theory()
+    print_claims("theory", claims)
+    if arguments.out is not None:
+        write_claims(arguments.out / "claims.json", claims)
+
+
+def everything(arguments: ReproduceArguments) -> None:
+    """All of them, each in its folder, and one report."""
+    from dataclasses import replace
+
+    from bsrs.report import write_report
+    from bsrs.reproduce.experiments import EXPERIMENTS
+
+    out = arguments.out or default_out(f"all-{arguments.scale}")
+    theory(TheoryArguments(out=out / "theory"))
+    for name in EXPERIMENTS:
+        _reproduce(name, replace(arguments, out=out / name))
+    print(f"wrote {write_report(out, out / 'report.html', f'Everything, {arguments.scale}')}")
+
+
+def _reproduce(name: str, arguments: ReproduceArguments) -> None:
+    from bsrs.reproduce.claims import print_claims
+    from bsrs.reproduce.experiments import reproduce
+
+    options = SweepOptions(**{field.name: getattr(arguments, field.name) for field in fields(SweepOptions)})
+    out = arguments.out or default_out(f"{name}-{arguments.scale}")
+    result = reproduce(name, arguments.scale, out, options, arguments.env)
+    print_claims(f"{name}, {arguments.scale}", result.claims)
+    for path in result.files:
+        print(f"wrote {path}")
+    for run, why in result.problems.items():
+        print(f"no result: {run}: {why}")
+    if result.problems:
+        raise SystemExit(1)

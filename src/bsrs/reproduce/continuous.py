@@ -1,0 +1,82 @@
+"""TD3: Pendulum with its inset over eta, Hopper and Humanoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from matplotlib.figure import Figure
+
+from bsrs.figures.curves import learning_curves, sensitivity_inset
+from bsrs.figures.style import eta_colours, eta_label, new_figure
+from bsrs.reproduce.claims import Claim, Verdict, at_least, insignificant, judged
+from bsrs.reproduce.evidence import Scope, Tuned, area, at, constant_etas, curves, final, gain, means, too_small, tuned
+from bsrs.stats import Interval
+from bsrs.stats.records import Series
+
+LARGE_ETAS = (5.0, 10.0)
+
+
+def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
+    """Learning curves for eta >= 0; inset: mean score over training for all etas."""
+    etas = constant_etas(series)
+    figure, ax = new_figure(4.6, 3.3)
+    learning_curves(ax, curves([each for each in etas if float(each.eta) >= 0]), score="score")
+    colours = eta_colours([each.eta for each in etas])
+    zero = at(etas, 0.0)
+    sensitivity_inset(
+        ax,
+        (0.5, 0.2, 0.47, 0.42),
+        [eta_label(each.eta) for each in etas],
+        [colours[each.eta] for each in etas],
+        means(etas, area),
+        name="mean over training",
+        baseline=None if zero is None else etas.index(zero),
+    )
+    return {"pendulum": figure}
+
+
+def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """Better for some eta above 0, robust at large ones, worse below 0."""
+    zero, best = at(series, 0.0), tuned(series, area)
+    about = partial(judged, verdict=at_least, too_small=too_small(series, scope), command=scope.command)
+    claims = [_tuned_claim("BSRS improves TD3 on Pendulum over eta = 0", best, about)]
+    for eta in LARGE_ETAS:
+        large = at(series, eta)
+        effect = gain(large, zero, area) if large and zero else None
+        claims.append(about(f"Robust: eta = {eta:g} is still better than eta = 0", effect, _words(effect)))
+    lowest = constant_etas(series)[0] if constant_etas(series) else None
+    worse = gain(zero, lowest, area) if zero and lowest and float(lowest.eta) < 0 else None
+    return [*claims, about("A negative eta is worse than eta = 0", worse, _words(worse))]
+
+
+def draw_mujoco(series: Sequence[Series]) -> dict[str, Figure]:
+    """A panel for each env."""
+    envs = sorted({each.env for each in series})
+    figure, axes = new_figure(3.9 * len(envs), 2.9, 1, len(envs), squeeze=False)
+    for ax, env in zip(axes[0], envs, strict=True):
+        learning_curves(ax, curves(constant_etas([each for each in series if each.env == env])), score="score")
+        ax.set_title(env, loc="left")
+    return {"mujoco": figure}
+
+
+def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """Hopper slightly better with a tuned eta; Humanoid not significantly."""
+
+    def about(env: str, text: str, verdict: Callable[[Interval], Verdict]) -> Claim:
+        own = [each for each in series if each.env.startswith(env)]
+        judge = partial(judged, verdict=verdict, too_small=too_small(own, scope), command=scope.command)
+        return _tuned_claim(text, tuned(own, final), judge)
+
+    return [
+        about("Hopper", "Hopper: slightly better with a tuned eta, perhaps within the noise", at_least),
+        about("Humanoid", "Humanoid: no statistically significant improvement", insignificant),
+    ]
+
+
+def _tuned_claim(text: str, best: Tuned | None, about: Callable[..., Claim]) -> Claim:
+    return about(text, best.gain, best.words) if best else about(text, None, "")
+
+
+def _words(effect: Interval | None) -> str:
+    return f"{effect.estimate:+.4g} in the mean score over training" if effect else ""

@@ -1,0 +1,126 @@
+"""From series to effects: what the claims of all experiments are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsrs.figures.curves import Curve
+from bsrs.figures.style import eta_colours, eta_label
+from bsrs.stats import HonestBest, Interval, area_under_curve, bootstrap, honest_best, mean
+from bsrs.stats.aggregates import Array
+from bsrs.stats.records import Series
+
+SEED = 0
+FEWEST_SEEDS = 5
+
+Value = Callable[[Series], Array]  # a number for each run: (runs,)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How long the paper trained, and the command that trains as much."""
+
+    steps: int
+    command: str
+
+
+def final(series: Series) -> Array:
+    """Score at the end of training."""
+    return series.final
+
+
+def area(series: Series) -> Array:
+    """Mean score over training: high for what learns soon."""
+    return area_under_curve(series.steps, series.curves)
+
+
+def too_small(series: Sequence[Series], scope: Scope) -> str:
+    """Why nothing can be concluded from these series, or nothing."""
+    if not series:
+        return "not among these runs"
+    seeds = min(len(each.seeds) for each in series)
+    steps = min(each.config.steps for each in series)
+    reasons = [f"{seeds} of at least {FEWEST_SEEDS} seeds"] if seeds < FEWEST_SEEDS else []
+    reasons += [f"{steps:,} of the paper's {scope.steps:,} steps"] if steps < scope.steps else []
+    return "too small to tell: " + ", ".join(reasons) if reasons else ""
+
+
+def at(series: Sequence[Series], eta: float, env: str | None = None) -> Series | None:
+    """The series with this eta, of this env if there are several."""
+    return next((each for each in series if each.eta == eta and env in (None, each.env)), None)
+
+
+def constant_etas(series: Sequence[Series]) -> list[Series]:
+    """Without the schedules, in the order of eta."""
+    numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
+    return [series[i] for _, i in sorted(numbers)]
+
+
+def shared(value: Value, *series: Series) -> list[Array]:
+    """The value of each series on the seeds that all have: (runs, 1 task) each, paired."""
+    seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
+    return [value(each)[[each.seeds.index(seed) for seed in seeds]][:, None] for each in series]
+
+
+def gain(x: Series, y: Series, value: Value) -> Interval | None:
+    """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
+    first, second = shared(value, x, y)
+    return bootstrap(lambda a, b: mean(a) - mean(b), first, second, seed=SEED, paired=True) if len(first) else None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best of several etas above 0, chosen without the seed it is judged by, beside eta = 0."""
+
+    etas: tuple[float, ...]
+    best: HonestBest
+    baseline: Array  # (seeds,)
+
+    @property
+    def gain(self) -> Interval:
+        scores, baseline = self.best.scores[:, None], self.baseline[:, None]
+        return bootstrap(lambda a, b: mean(a) - mean(b), scores, baseline, seed=SEED, paired=True)
+
+    @property
+    def words(self) -> str:
+        chosen = ", ".join(eta_label(eta) for eta in sorted({self.etas[i] for i in self.best.chosen}))
+        flattered = float(self.best.naive_scores.mean() - self.baseline.mean())
+        return f"{self.gain.estimate:+.4g} with eta {chosen}, chosen on other seeds ({flattered:+.4g} on the same)"
+
+
+def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
+    """Of one task. None without eta = 0, without an eta above 0, or without two seeds that all share."""
+    above = [each for each in constant_etas(series) if float(each.eta) > 0]
+    baseline = at(series, 0.0)
+    if baseline is None or not above:
+        return None
+    *scores, zero = shared(value, *above, baseline)
+    if len(zero) < 2:
+        return None
+    best = honest_best(np.stack(scores)[:, :, 0])
+    return Tuned(tuple(float(each.eta) for each in above), best, zero[:, 0])
+
+
+def curves(series: Sequence[Series]) -> list[Curve]:
+    """Mean score over runs against steps, for each series of one task; dashed from the second variant on."""
+    colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
+    variants = list(dict.fromkeys(each.variant for each in series))
+    return [
+        Curve(
+            eta_label(each.eta) + (f" ({each.variant})" if each.variant else ""),
+            colours[each.eta],
+            each.steps,
+            bootstrap(mean, each.curves.T[..., None], seed=SEED),
+            dashed=variants.index(each.variant) > 0,
+        )
+        for each in series
+    ]
+
+
+def means(series: Sequence[Series], value: Value) -> Interval:
+    """The mean of each series with its interval: (series,)."""
+    each = [bootstrap(mean, value(one)[:, None], seed=SEED) for one in series]
+    return Interval(*(np.array([getattr(one, end) for one in each]) for end in ("estimate", "low", "high")))

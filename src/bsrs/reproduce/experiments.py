@@ -1,0 +1,93 @@
+"""The paper's experiments by name: the sweep that each needs, its figures and its claims."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from bsrs.config.sweep import SweepConfig, SweepOptions
+from bsrs.errors import BadInput, unknown
+from bsrs.figures.style import project_style, save
+from bsrs.report import write_report
+from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.claims import Claim, write_claims
+from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
+from bsrs.reproduce.evidence import Scope
+from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
+from bsrs.stats.records import Series, read_run, series_of
+from bsrs.store.names import folder_name
+from bsrs.sweep.conduct import run_sweep
+from bsrs.sweep.plan import expand, read_sweep
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's, or our own."""
+
+    preset: str
+    draw: Callable[[Sequence[Series]], dict[str, Figure]]
+    judge: Callable[[Sequence[Series], Scope], list[Claim]]
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "atari": Experiment("paper-atari", draw_atari, judge_atari),
+    "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
+    "mujoco": Experiment("paper-mujoco", draw_mujoco, judge_mujoco),
+    "target-ablation": Experiment(
+        "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
+    ),
+    "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
+}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of it."""
+
+    claims: list[Claim]
+    files: list[Path]
+    problems: dict[str, str]
+    """Run -> why it has no result."""
+
+
+def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Sequence[str] = ()) -> Reproduced:
+    """Run, or continue, the sweep in `out`; draw its figures; judge its claims; write the report."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    experiment = EXPERIMENTS[name]
+    sweep = _only(read_sweep(experiment.preset, scale, {}), envs)
+    configs = expand(sweep)
+    problems = run_sweep(configs, out, options).problems
+    folders = [out / folder_name(config) for config in configs]
+    series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
+    claims = experiment.judge(series, Scope(_paper_steps(experiment), f"bsrs reproduce {name} --scale paper"))
+    write_claims(out / "claims.json", claims)
+    files = [
+        path for stem, figure in _draw(experiment, series).items() for path in save(figure, out / "figures" / stem)
+    ]
+    return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
+
+
+def _draw(experiment: Experiment, series: Sequence[Series]) -> dict[str, Figure]:
+    if not series:
+        raise BadInput("no run has ended with a score: there is nothing to draw")
+    with project_style():
+        return experiment.draw(series)
+
+
+def _only(sweep: SweepConfig, envs: Sequence[str]) -> SweepConfig:
+    """The part of the sweep on these envs; all of it if none is named."""
+    for env in envs:
+        if env not in sweep.env:
+            raise unknown("env of this experiment", env, sweep.env)
+    return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep
+
+
+def _paper_steps(experiment: Experiment) -> int:
+    sweep = read_sweep(experiment.preset, "paper", {})
+    return expand(dataclasses.replace(sweep, env=sweep.env[:1], eta=sweep.eta[:1], seeds=1))[0].steps
