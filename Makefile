@@ -30,7 +30,7 @@ $(VENV)/bin/python:
 
 # Stamps: installing again only when the requirements change. The tests' set holds the demo's.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) --editable .
+	$(PIP) --editable '.[report]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -17,7 +17,7 @@ from bsrs.errors import BadInput, unknown
 
 # words -> (where the function lives, what it does)
 COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
-    ("demo",): ("bsrs.cli.tabular:demo", "the main job in a minute: solve, shape, compare, draw"),
+    ("demo",): ("bsrs.cli.demo:demo", "the main job in two minutes: theory, a small sweep, a report"),
     ("tabular", "solve"): ("bsrs.cli.tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),

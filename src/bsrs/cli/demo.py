@@ -1,0 +1,36 @@
+"""`bsrs demo`: the exact theory, a small sweep, and a report, from one command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bsrs.config.sweep import SweepOptions
+
+
+@dataclass(frozen=True)
+class DemoArguments:
+    """The main job in two minutes. The same again goes on with what is there."""
+
+    out: Path = Path("demo")
+    """Folder for everything that is made."""
+    workers: int = 0
+    """Processes that train; 0 is one for each core."""
+
+
+def demo(arguments: DemoArguments) -> None:
+    """Draw the paper's tabular figure, train DQN on CartPole with three etas, and put it all on one page."""
+    from bsrs.report import write_report
+    from bsrs.reproduce.tabular import reproduce_tabular
+    from bsrs.sweep.conduct import run_sweep
+    from bsrs.sweep.plan import expand, read_sweep
+
+    print("1. The exact theory: steps to convergence against eta, on the paper's gridworld", flush=True)
+    files = reproduce_tabular(arguments.out)
+    print("2. DQN on CartPole, plain (eta = 0) and self-shaped, three seeds each", flush=True)
+    run_sweep(expand(read_sweep("demo", "", {})), arguments.out, SweepOptions(workers=arguments.workers))
+    print("3. One page about all of it", flush=True)
+    files.append(write_report(arguments.out, arguments.out / "report.html", "The demo"))
+    for path in files:
+        print(f"wrote {path}")
+    print(f"open {files[-1]} in a browser")
