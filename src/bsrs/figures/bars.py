@@ -31,7 +31,11 @@ def relative_advantages(ax: Axes, names: Sequence[str], advantage: Interval, mar
     ax.axhline(0, color=BLACK, linewidth=0.8)
     ax.axhline(mark, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
     ax.set_yscale("symlog", linthresh=LINEAR_TO, linscale=1.0)
-    _percent_ticks(ax, float(min(shown.min(), ends[0][known].min(initial=0))), float(max(shown.max(), mark)))
+    _percent_ticks(
+        ax,
+        float(min(shown.min(), ends[0][known].min(initial=0))),
+        float(max(shown.max(), ends[1][known].max(initial=mark))),
+    )
     ax.set_xticks(at, [names[i] for i in order], rotation=90 if len(order) > 6 else 0)
     ax.set_xlim(-0.8, len(order) - 0.2)
     ax.grid(axis="x", visible=False)
@@ -56,8 +60,9 @@ def improvement(ax: Axes, names: Sequence[str], probability: Interval) -> Axes:
 
 
 def _percent_ticks(ax: Axes, low: float, high: float) -> None:
-    ticks = [t for t in (-10, -5, -2, -1, -0.5, 0, 0.5, 1, 2, 5, 10) if low - 0.1 <= t <= max(high * 2, 0.5)]
-    ax.set_yticks(ticks)
-    ax.set_ylim(min(low, 0) - 0.1, max(high * 1.4, 0.5))
+    bottom, top = min(low, 0) * 1.1 - 0.02, max(high * 1.4, 0.2)
+    steps = (0.1, 0.2, 0.3, 0.4) if max(-bottom, top) < 0.5 else (0.5, 1, 2, 5, 10)
+    ax.set_yticks([t for t in (*(-s for s in reversed(steps)), 0, *steps) if bottom <= t <= top])
+    ax.set_ylim(bottom, top)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}" if value else "0"))
     ax.minorticks_off()

@@ -110,7 +110,7 @@ def curves(series: Sequence[Series]) -> list[Curve]:
     variants = list(dict.fromkeys(each.variant for each in series))
     return [
         Curve(
-            eta_label(each.eta) + (f" ({each.variant})" if each.variant else ""),
+            ", ".join([eta_label(each.eta), *_short(each.variant)]),
             colours[each.eta],
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED),
@@ -118,6 +118,11 @@ def curves(series: Sequence[Series]) -> list[Curve]:
         )
         for each in series
     ]
+
+
+def _short(variant: str) -> list[str]:
+    """`online` for `potential_network=online`: the legend stands beside the title that says what differs."""
+    return [part.partition("=")[2] for part in variant.split(", ") if part]
 
 
 def means(series: Sequence[Series], value: Value) -> Interval:

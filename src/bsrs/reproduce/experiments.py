@@ -32,12 +32,22 @@ class Experiment:
     preset: str
     draw: Callable[[Sequence[Series]], dict[str, Figure]]
     judge: Callable[[Sequence[Series], Scope], list[Claim]]
+    cluster: bool = False
+    """Whether the paper's scale is out of reach of one machine."""
+
+    @property
+    def scope(self) -> Scope:
+        """How long the paper trained, and what it takes to do that again."""
+        sweep = read_sweep(self.preset, "paper", {})
+        steps = expand(dataclasses.replace(sweep, env=sweep.env[:1], eta=sweep.eta[:1], seeds=1))[0].steps
+        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
+        return Scope(steps, f"a GPU cluster: {command} --executor slurm" if self.cluster else command)
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "atari": Experiment("paper-atari", draw_atari, judge_atari),
+    "atari": Experiment("paper-atari", draw_atari, judge_atari, cluster=True),
     "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
-    "mujoco": Experiment("paper-mujoco", draw_mujoco, judge_mujoco),
+    "mujoco": Experiment("paper-mujoco", draw_mujoco, judge_mujoco, cluster=True),
     "target-ablation": Experiment(
         "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
     ),
@@ -65,7 +75,7 @@ def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Seq
     problems = run_sweep(configs, out, options).problems
     folders = [out / folder_name(config) for config in configs]
     series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
-    claims = experiment.judge(series, Scope(_paper_steps(experiment), f"bsrs reproduce {name} --scale paper"))
+    claims = experiment.judge(series, experiment.scope)
     write_claims(out / "claims.json", claims)
     files = [
         path for stem, figure in _draw(experiment, series).items() for path in save(figure, out / "figures" / stem)
@@ -86,8 +96,3 @@ def _only(sweep: SweepConfig, envs: Sequence[str]) -> SweepConfig:
         if env not in sweep.env:
             raise unknown("env of this experiment", env, sweep.env)
     return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep
-
-
-def _paper_steps(experiment: Experiment) -> int:
-    sweep = read_sweep(experiment.preset, "paper", {})
-    return expand(dataclasses.replace(sweep, env=sweep.env[:1], eta=sweep.eta[:1], seeds=1))[0].steps

@@ -17,7 +17,7 @@ from bsrs.tabular.learning import Transition, action_target, learn_value
 from bsrs.tabular.sources import named_mdp
 from bsrs.tabular.theory import contraction_factor, fixed_point, proven_range, random_inits
 
-TABLES = 100
+TABLES = 50
 EXACT = 1e-8
 
 

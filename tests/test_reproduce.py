@@ -1,0 +1,217 @@
+"""From runs to verdicts, and every experiment at its smallest scale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsrs.cli import main
+from bsrs.errors import BadInput
+from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.claims import Claim, at_least, between, insignificant, judged
+from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
+from bsrs.reproduce.evidence import Scope, area, final, gain, too_small, tuned
+from bsrs.reproduce.experiments import EXPERIMENTS
+from bsrs.reproduce.theory import judge_theory
+from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
+from bsrs.stats import Interval
+from bsrs.stats.records import Series, read_runs, series_of
+from run_folders import config, made_up_curve, write_run, write_sweep
+
+SCOPE = Scope(10_000, "bsrs reproduce it")
+GAMES = ["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"]
+
+
+def _interval(low: float, high: float) -> Interval:
+    return Interval(np.array((low + high) / 2), np.array(low), np.array(high))
+
+
+def _series(root: Path) -> list[Series]:
+    return series_of(read_runs(root)[0])
+
+
+def _verdicts(claims: list[Claim]) -> list[str]:
+    return [claim.verdict for claim in claims]
+
+
+# ---- verdicts
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 0.3, "holds"), (0.16, 0.3, "holds"), (-0.1, 0.3, "inconclusive"), (0.05, 0.1, "does not hold")],
+)
+def test_an_effect_must_reach_the_claim_and_exclude_nothing(low: float, high: float, verdict: str) -> None:
+    assert at_least(_interval(low, high), claimed=0.15) == verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(1, 3, "holds"), (0.5, 2, "inconclusive"), (5, 10, "does not hold")]
+)
+def test_a_quantity_between_two_numbers(low: float, high: float, verdict: str) -> None:
+    assert between(_interval(low, high), 1, 3) == verdict
+
+
+def test_what_cannot_be_told_from_zero() -> None:
+    assert insignificant(_interval(-1, 1)) == "holds"
+    assert insignificant(_interval(0.5, 1)) == "does not hold"
+
+
+def test_too_small_is_never_a_guess_and_names_what_would_settle_it() -> None:
+    clear = _interval(1, 2)
+    told = judged("it helps", clear, "+1.5", at_least, too_small="too small to tell: 2 seeds", command="run more")
+    assert (told.verdict, told.settle, told.interval) == ("inconclusive", "run more", "[1, 2]")
+    assert "2 seeds" in told.shown
+    settled = judged("it helps", clear, "+1.5", at_least, too_small="", command="run more")
+    assert (settled.verdict, settled.settle) == ("holds", "")
+    absent = judged("it helps", None, "", at_least, too_small="", command="run more")
+    assert (absent.verdict, absent.shown) == ("inconclusive", "not among these runs")
+
+
+# ---- evidence
+
+
+def test_too_few_seeds_and_steps_are_counted(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["CartPole-v1"], [0.0], seeds=2)
+    series = _series(tmp_path)
+    assert (
+        too_small(series, Scope(20_000, ""))
+        == "too small to tell: 2 of at least 5 seeds, 10,000 of the paper's 20,000 steps"
+    )
+    assert too_small([], SCOPE) == "not among these runs"
+
+
+def test_gains_are_paired_over_the_seeds_that_both_have(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed), [10.0 * seed] * 10)
+    for seed in range(1, 6):
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed), [10.0 * seed + 1] * 10)
+    zero, one = _series(tmp_path)
+    effect = gain(one, zero, final)
+    assert effect is not None
+    assert (effect.low, effect.estimate, effect.high) == (1, 1, 1)  # seeds 1 to 3; the seeds' own spread is gone
+
+
+def test_the_tuned_eta_is_chosen_on_other_seeds(tmp_path: Path) -> None:
+    for eta, scores in {0.0: [1, 1, 1], 1.0: [5, 5, 5], 2.0: [9, 6, 3]}.items():
+        for seed, score in enumerate(scores):
+            write_run(tmp_path, config("CartPole-v1", eta, seed), [float(score)] * 10)
+    best = tuned(_series(tmp_path), area)
+    assert best is not None
+    assert [best.etas[i] for i in best.best.chosen] == [1, 2, 2]
+    assert best.gain.estimate == pytest.approx(14 / 3 - 1)
+    assert "1, 2, chosen on other seeds (+5 on the same)" in best.words
+
+
+# ---- experiments on made-up runs
+
+
+def test_pendulum_claims(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "many", ["Pendulum-v1"], [-0.5, 0.0, 2.0, 5.0], seeds=6, algorithm="td3")
+    claims = judge_pendulum(_series(tmp_path / "many"), SCOPE)
+    assert _verdicts(claims) == ["holds", "holds", "inconclusive", "holds"]
+    assert claims[2].shown == "not among these runs"  # eta = 10
+    write_sweep(tmp_path / "few", ["Pendulum-v1"], [-0.5, 0.0, 2.0, 5.0], seeds=3, algorithm="td3")
+    assert set(_verdicts(judge_pendulum(_series(tmp_path / "few"), SCOPE))) == {"inconclusive"}
+
+
+def test_the_pendulum_figure_has_the_negative_eta_in_its_inset_only(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["Pendulum-v1"], [-0.5, 0.0, 2.0], seeds=2, algorithm="td3")
+    ax = draw_pendulum(_series(tmp_path))["pendulum"].axes[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "2"]
+    inset = ax.child_axes[0]
+    assert [tick.get_text() for tick in inset.get_xticklabels()] == ["−0.5", "0", "2"]
+
+
+def test_mujoco_claims(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["Hopper-v4"], [0.0, 2.0], seeds=6, algorithm="td3")
+    hopper, humanoid = judge_mujoco(_series(tmp_path), SCOPE)
+    assert hopper.verdict == "holds"
+    assert (humanoid.verdict, humanoid.settle) == ("inconclusive", SCOPE.command)
+    assert len(draw_mujoco(_series(tmp_path))["mujoco"].axes) == 1
+
+
+def test_atari_claims_need_many_games(tmp_path: Path) -> None:
+    write_sweep(tmp_path, GAMES, [0.0, 2.0, 10.0], seeds=5)
+    series = _series(tmp_path)
+    claims = judge_atari(series, SCOPE)
+    assert "2 of at least 30 games" in claims[0].shown
+    assert claims[0].verdict == "inconclusive"
+    assert claims[0].shown.startswith("0 of 2 games")
+    figures = draw_atari(series)
+    assert list(figures) == ["atari-games", "atari-median"]
+    assert {tick.get_text() for tick in figures["atari-games"].axes[0].get_xticklabels()} == {"Pong", "Breakout"}
+
+
+def test_one_game_has_bars_but_no_median(tmp_path: Path) -> None:
+    write_sweep(tmp_path, GAMES[:1], [0.0, 2.0], seeds=2)
+    assert list(draw_atari(_series(tmp_path))) == ["atari-games"]
+    assert set(_verdicts(judge_atari(_series(tmp_path), SCOPE))) == {"inconclusive"}
+
+
+@pytest.mark.parametrize(
+    ("judge", "field", "values"),
+    [
+        (judge_target_ablation, "potential_network", ("online", "target")),
+        (judge_rescaling, "potential", ("bootstrapped", "rescaled")),
+    ],
+)
+def test_variants_are_compared_at_the_same_eta_and_seed(
+    tmp_path: Path, judge: Callable[..., list[Claim]], field: str, values: tuple[str, str]
+) -> None:
+    for seed in range(5):
+        for eta in (0.0, 1.0):
+            curve = made_up_curve("CartPole-v1", eta, seed)
+            write_run(tmp_path, config("CartPole-v1", eta, seed, **{field: values[0]}), (curve + 5).tolist())
+            write_run(tmp_path, config("CartPole-v1", eta, seed, **{field: values[1]}), curve.tolist())
+    (claim,) = judge(_series(tmp_path), SCOPE)
+    assert claim.verdict == "holds"
+    assert "100% of runs, 1 pairs" in claim.shown  # eta = 0 is the same either way
+    ax = draw_variants("pair", _series(tmp_path))["pair"].axes[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"{e}, {v}" for v in values for e in (0, 1)]
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "-", "--", "--"]
+
+
+def test_theory_verdicts() -> None:
+    assert _verdicts(judge_theory()) == [
+        "holds",  # contraction
+        "holds",  # fixed points
+        "does not hold",  # the statement's potential
+        "holds",  # no static equivalent
+        "holds",  # TD(0)
+        "holds",  # SARSA(0)
+        "does not hold",  # the sign
+        "holds",  # 20 % fewer steps
+        "does not hold",  # 3 times the bound
+    ]
+
+
+# ---- for real, at the smallest scale
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_runs_draws_and_judges(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    only = ["--env", *GAMES] if name == "atari" else []
+    main(["reproduce", name, "--scale", "smoke", "--out", str(tmp_path), "--no-tensorboard", *only])
+    assert "inconclusive" in capsys.readouterr().out
+    claims = json.loads((tmp_path / "claims.json").read_text())["claims"]
+    assert {claim["verdict"] for claim in claims} == {"inconclusive"}
+    figures = list((tmp_path / "figures").iterdir())
+    assert {path.suffix for path in figures} == {".pdf", ".png"}
+    assert (tmp_path / "report.html").stat().st_size > 1e6
+
+
+def test_an_env_that_is_none_of_the_experiment_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["reproduce", "pendulum", "--env", "Pendulum-v0", "--out", str(tmp_path)])
+
+
+def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
+    from bsrs.reproduce.experiments import _draw
+
+    with pytest.raises(BadInput, match="nothing to draw"):
+        _draw(EXPERIMENTS["pendulum"], [])
