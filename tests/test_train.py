@@ -1,0 +1,230 @@
+"""The training loop: records, evaluation, seeds, stopping and going on, divergence."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bsrs.config.algorithms import preset
+from bsrs.config.options import RunOptions
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.run import DQN, Records, make_agent, run
+from bsrs.store import read_metrics, read_result
+from bsrs.train import Loop, evaluate
+
+QUIET = RunOptions(tensorboard=False, threads=1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def small(env: str = "CartPole-v1", **fields: Any) -> TrainingConfig:
+    """A few hundred steps that learn from early on."""
+    kind = {"CartPole-v1": "classic", "MinAtar/Breakout-v0": "minatar", "PongNoFrameskip-v4": "atari"}[env]
+    defaults: dict[str, Any] = {
+        "steps": 400,
+        "learning_starts": 50,
+        "buffer_size": 200,
+        "target_update_interval": 60,
+        "train_freq": 4,
+        "gradient_steps": 1,
+        "log_every": 100,
+        "eval_every": 200,
+        "eval_episodes": 2,
+        "eta": 1.0,
+    }
+    return preset("dqn", kind, env=env, **{**defaults, **fields})
+
+
+def records_of(configs: list[TrainingConfig]) -> list[list[dict[str, Any]]]:
+    recorders = [Records() for _ in configs]
+    Loop(make_agent(configs), configs[0], [config.seed for config in configs], recorders).run()
+    return [recorder.lines for recorder in recorders]
+
+
+def test_what_is_recorded() -> None:
+    (lines,) = records_of([small()])
+    assert [(line["kind"], line["step"]) for line in lines] == [
+        ("train", 100),
+        ("train", 200),
+        ("eval", 200),
+        ("train", 300),
+        ("train", 400),
+        ("eval", 400),
+    ]
+    train = lines[-2]
+    assert {"return", "length", "episodes", "loss", "value", "advantage", "shaping"} <= set(train)
+    assert train["advantage"] >= 0
+    assert lines[-1]["score"] == np.mean(lines[-1]["scores"])
+
+
+def test_one_seed_repeats_and_two_differ() -> None:
+    first, again, other = (records_of([small(seed=seed)])[0] for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_evaluation_depends_on_weights_and_seed_only() -> None:
+    config = small()
+    agent = make_agent([config])
+    scores = evaluate(agent, config, [0])
+    assert evaluate(agent, config, [0]) == scores
+    assert evaluate(agent, dataclasses.replace(config, eval_episodes=8), [1]) != evaluate(
+        agent, dataclasses.replace(config, eval_episodes=8), [2]
+    )
+
+
+def test_more_envs_take_as_many_steps_and_updates() -> None:
+    one, four = (DQN(small(n_envs=n, eval_every=0)).learn() for n in (1, 4))
+    updates = [next(iter(learner.agent.optimizer.state.values()))["step"].item() for learner in (one, four)]
+    assert updates == [88, 88]  # every 4th of 400 steps, after the first 50
+    assert len(four.agent.replays[0]) == 200
+
+
+def test_a_member_learns_in_company_as_it_does_alone() -> None:
+    """Four members for 200 updates, one of them alone: the same to rounding."""
+    etas_and_seeds = [(0.0, 0), (0.5, 1), (2.0, 0), (1.0, 3)]
+    configs = [small(eta=eta, seed=seed, steps=200, train_freq=1, learning_starts=0) for eta, seed in etas_and_seeds]
+    together = make_agent(configs)
+    Loop(together, configs[0], [c.seed for c in configs], [Records() for _ in configs]).run()
+    for member in (1, 2):
+        alone = make_agent([configs[member]])
+        Loop(alone, configs[member], [configs[member].seed], [Records()]).run()
+        expected = alone.policy(0).tensors
+        for name, tensor in together.policy(member).tensors.items():
+            torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=0)
+
+
+def test_a_member_of_a_convolutional_population() -> None:
+    configs = [small("MinAtar/Breakout-v0", eta=eta, seed=seed, steps=120) for eta, seed in ((0.0, 0), (1.0, 5))]
+    together, (alone,) = records_of(configs), records_of(configs[1:])
+    for ours, expected in zip(together[1], alone, strict=True):
+        assert ours == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout-v0", "PongNoFrameskip-v4"])
+def test_stopped_and_resumed_is_bit_identical(env: str, tmp_path: Path) -> None:
+    """The loop breaks down between two checkpoints; the run that goes on ends with the same bytes."""
+    atari = {"steps": 250, "eval_every": 0, "eval_episodes": 1, "atari_network": "small"}
+    config = small(env, **(atari if env.startswith("Pong") else {}))
+    options = dataclasses.replace(QUIET, checkpoint_every=90)
+    run([config], [tmp_path / "whole"], options)
+
+    def stop(step: int, *_: object) -> None:
+        if step >= 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([config], [tmp_path / "stopped"], options, stop)
+    assert read_result(tmp_path / "stopped") is None
+    run([config], [tmp_path / "stopped"], dataclasses.replace(options, resume=True))
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_population_resumes_too(tmp_path: Path) -> None:
+    configs = [small(eta=eta, seed=seed) for eta, seed in ((0.0, 0), (1.0, 1))]
+    options = dataclasses.replace(QUIET, checkpoint_every=90)
+    whole, stopped = ([tmp_path / name / str(i) for i in range(2)] for name in ("whole", "stopped"))
+    run(configs, whole, options)
+
+    def stop(step: int, *_: object) -> None:
+        if step >= 300:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(configs, stopped, options, stop)
+    run(configs, stopped, dataclasses.replace(options, resume=True))
+    for one, other in zip(stopped, whole, strict=True):
+        assert_same_run(one, other)
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+
+
+def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
+    """A real process, killed by SIGKILL twice in mid-run, against one that was left alone."""
+    words = "train dqn --env CartPole-v1 --eta 0.5 --steps 6000 --learning-starts 100 --buffer-size 2000"
+    words += " --log-every 200 --eval-every 2000 --eval-episodes 2 --checkpoint-every 500 --threads 1 --no-tensorboard"
+    folder = tmp_path / "killed"
+    for lines in (8, 16):
+        process = start(words, folder, resume=lines > 8)
+        wait_until(lambda lines=lines: n_lines(folder) >= lines, process)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert read_result(folder) is None
+    assert start(words, folder, resume=True).wait() == 0
+    assert start(words, tmp_path / "whole", resume=False).wait() == 0
+    assert_same_run(folder, tmp_path / "whole")
+    assert read_metrics(folder)[-1]["step"] == 6000
+
+
+def start(words: str, folder: Path, resume: bool) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", "from bsrs.cli import main; main()", *words.split(), "--out", str(folder)]
+    return subprocess.Popen([*command, *(["--resume"] if resume else [])], stderr=subprocess.DEVNULL)
+
+
+def n_lines(folder: Path) -> int:
+    metrics = folder / "metrics.jsonl"
+    return len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+
+
+def wait_until(condition: Any, process: subprocess.Popen[bytes]) -> None:
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+
+
+def test_exploding_values_end_the_run_and_keep_its_records(tmp_path: Path) -> None:
+    config = small(eta=1e6, learning_rate=0.1, steps=2000)
+    (outcome,) = run([config], [tmp_path / "run"], QUIET)
+    assert outcome.outcome == "diverged"
+    assert outcome.step < 2000
+    result = read_result(tmp_path / "run")
+    assert result is not None
+    assert result["outcome"] == "diverged"
+    assert "mean" in result["reason"]
+    assert read_metrics(tmp_path / "run")[-1]["step"] == outcome.step
+
+
+def test_one_member_diverges_and_the_other_goes_on() -> None:
+    configs = [small(eta=eta, learning_rate=0.02, steps=1200, eval_every=0) for eta in (1e8, 0.0)]
+    recorders = [Records(), Records()]
+    outcomes = Loop(make_agent(configs), configs[0], [0, 0], recorders).run()
+    assert [outcome.outcome for outcome in outcomes] == ["diverged", "finished"]
+    assert recorders[0].lines[-1]["step"] < 1200
+    assert recorders[1].lines[-1]["kind"] == "eval"
+
+
+def test_configs_of_different_runs_are_no_population() -> None:
+    with pytest.raises(BadInput, match="differ in eta and seed only"):
+        make_agent([small(), small(gamma=0.9)])
+
+
+def test_learn_in_python() -> None:
+    learner = DQN.of("CartPole-v1", eta=0.5, steps=300, learning_starts=50, eval_every=0, eval_episodes=1).learn()
+    assert learner.outcome.outcome == "finished"
+    assert learner.records[-1]["kind"] == "eval"
+    assert learner.predict(np.zeros((3, 4), np.float32)).shape == (3,)
+    assert len(learner.evaluate(episodes=3)) == 3
+
+
+def test_json_of_metrics_has_no_nan(tmp_path: Path) -> None:
+    run([small(eta=1e30, learning_rate=0.1, steps=600)], [tmp_path / "run"], QUIET)
+    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
