@@ -1,0 +1,5 @@
+"""`python -m bsrs` is `bsrs`."""
+
+from bsrs.cli import main
+
+main()

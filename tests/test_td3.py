@@ -1,0 +1,349 @@
+"""TD3 and SAC in their loop: members, seeds, time limits, checkpoints, learning, and what is said of bad input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from bsrs.agents.actor_critic import ActorCritic, q_values
+from bsrs.config.algorithms import config_type, preset
+from bsrs.config.td3 import TD3Config
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput, EnvFault
+from bsrs.run import SAC, TD3, Records, RunOptions, make_agent, run
+from bsrs.shaping import PerState, Shaping, Static
+from bsrs.train import Loop
+
+SMALL: dict[str, Any] = {"hidden": (32, 24), "batch_size": 32, "buffer_size": 1_000, "eval_every": 0, "log_every": 50}
+
+
+def config(algorithm: str = "td3", **fields: Any) -> TrainingConfig:
+    return config_type(algorithm)(**{"env": "Pendulum-v1", "steps": 200, **SMALL, **fields})  # type: ignore[call-arg]
+
+
+def started(configs: list[TrainingConfig], **options: Any) -> tuple[Loop, Any]:
+    agent = make_agent(configs, **options)
+    loop = Loop(agent, configs[0], [c.seed for c in configs], [Records() for _ in configs])
+    loop.start()
+    return loop, agent
+
+
+def trained(*configs: TrainingConfig, steps: int = 200, **options: Any) -> Any:
+    loop, agent = started(list(configs), **options)
+    for _ in range(steps):
+        loop.advance()
+    return agent
+
+
+def q_of(agent: ActorCritic, member: int, obs: torch.Tensor) -> torch.Tensor:
+    """Q of a member's critics at its actor's actions for (B, O): (n, B)."""
+    everyone = obs.expand(agent.members, *obs.shape)
+    with torch.no_grad():
+        return q_values(agent.critics.layers, everyone, agent.mean_action(agent.actor.layers, everyone))[member]
+
+
+# ---- members and seeds
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+@pytest.mark.parametrize("potential", ["policy", "replay"])
+def test_a_member_learns_as_it_does_alone(algorithm: str, potential: str) -> None:
+    members = [config(algorithm, eta=eta, seed=seed, potential=potential) for seed, eta in enumerate((2.0, 0.0, -0.5))]
+    together = trained(*members)
+    obs = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32))
+    for p, member in enumerate(members):
+        alone = trained(member)
+        torch.testing.assert_close(q_of(together, p, obs), q_of(alone, 0, obs), atol=1e-4, rtol=1e-4)
+        together_actions = together.greedy(np.stack([obs.numpy()] * 3))[p]
+        np.testing.assert_allclose(together_actions, alone.greedy(obs.numpy()[None])[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_one_seed_repeats_and_two_differ(algorithm: str) -> None:
+    first, again, other = (trained(config(algorithm, seed=seed), steps=20) for seed in (0, 0, 1))
+    weights = [agent.critics.weight_1 for agent in (first, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.allclose(weights[0], weights[2])
+
+
+def test_eta_of_zero_is_plain_whatever_the_potential() -> None:
+    plain = trained(config(), steps=30)
+    for fields in ({"potential": "replay"}, {"potential": "random"}, {"eta": "linear:0:0:10"}):
+        assert torch.equal(trained(config(**fields), steps=30).critics.weight_1, plain.critics.weight_1)
+
+
+def test_members_may_differ_in_eta_and_seed_only() -> None:
+    with pytest.raises(BadInput, match="eta and seed only"):
+        make_agent([config(), config(gamma=0.5)])
+
+
+# ---- potentials and shape-scales
+
+
+def test_shaping_by_a_static_potential_of_our_own() -> None:
+    """A constant potential c adds eta * c * (gamma - 1) to every reward that no end follows."""
+    constant = Shaping(2.0, Static(lambda obs: torch.full(obs.shape[:-1], 5.0)))
+    agent = trained(config(), steps=20, shaping=constant)
+    batch = agent.sample()
+    shaped = agent.shape(batch, batch.reward, batch.reward, step=0)
+    torch.testing.assert_close(shaped, batch.reward + 2.0 * 5.0 * (agent.config.gamma - 1))
+
+
+def test_eta_may_depend_on_the_state() -> None:
+    by_angle = Shaping(PerState(lambda obs: obs[..., 0]), Static(lambda obs: torch.ones(obs.shape[:-1])))
+    agent = trained(config(), steps=20, shaping=by_angle)
+    batch = agent.sample()
+    expected = batch.reward + agent.config.gamma * batch.next_obs[..., 0] - batch.obs[..., 0]
+    torch.testing.assert_close(agent.shape(batch, batch.reward, batch.reward, step=0), expected)
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_static_potential_is_that_of_the_untrained_networks(algorithm: str) -> None:
+    untrained = make_agent([config(algorithm, eta=1.0)])
+    agent = trained(config(algorithm, eta=1.0, potential="static"), steps=40)
+    batch = agent.sample()
+    value, next_value = (q_of(untrained, 0, obs[0]).amin(dim=0)[None] for obs in (batch.obs, batch.next_obs))
+    shaped = agent.shape(batch, batch.reward, batch.reward, step=40)
+    torch.testing.assert_close(shaped, batch.reward + agent.config.gamma * next_value - value)
+    assert not torch.allclose(q_of(agent, 0, batch.obs[0]).amin(dim=0)[None], value)
+
+
+def test_random_potential_is_redrawn_every_period() -> None:
+    agent = trained(config(eta=1.0, potential="random", random_period=100), steps=20)
+    batch = agent.sample()
+    early, later, next_period = (agent.shape(batch, batch.reward, batch.reward, step=s) for s in (0, 99, 100))
+    assert torch.equal(early, later)
+    assert not torch.allclose(early, next_period)
+
+
+def test_scheduled_eta_reaches_the_update() -> None:
+    late = trained(config(eta="piecewise:0=0,30=2"), steps=40)
+    plain = trained(config(), steps=40)
+    assert not torch.allclose(late.critics.weight_1, plain.critics.weight_1)
+    assert [line["shaping"] == 0 for line in _records(config(eta="piecewise:0=0,101=2"))] == [True, True, False, False]
+
+
+def _records(of: TrainingConfig) -> list[dict[str, Any]]:
+    return [line for line in TD3(of).learn().records if line["kind"] == "train"]
+
+
+def test_ddpg_is_td3_with_one_critic_and_no_delay() -> None:
+    ddpg = preset("td3", "ddpg", env="Pendulum-v1", **SMALL)
+    assert isinstance(ddpg, TD3Config)
+    agent = trained(ddpg, steps=10)
+    assert agent.critics.weight_0.shape[0] == 1
+    before = agent.actor.weight_1.clone()
+    agent.gradient_step(agent.sample(), step=11)
+    assert not torch.equal(agent.actor.weight_1, before)
+
+
+# ---- acting
+
+
+def test_actions_are_in_the_envs_units_and_bounds() -> None:
+    agent = make_agent([config(exploration_noise=5.0)])
+    obs = np.random.default_rng(0).normal(size=(1, 100, 3)).astype(np.float32)
+    noisy = agent.act(obs, step=0)
+    assert noisy.shape == (1, 100, 1)
+    assert noisy.min() == -2
+    assert noisy.max() == 2
+    assert np.abs(agent.greedy(obs)).max() < 2
+
+
+def test_random_actions_fill_the_range_until_learning_starts() -> None:
+    agent = make_agent([config(learning_starts=100)])
+    obs = np.zeros((1, 1_000, 3), np.float32)
+    drawn = agent.act(obs, step=99)
+    assert drawn.std() == pytest.approx(4 / np.sqrt(12), rel=0.1)
+    assert np.ptp(agent.act(obs, step=100)) == 0
+
+
+def test_gradient_steps_follow_the_env_steps() -> None:
+    assert trained(config(n_envs=3, learning_starts=9), steps=5).updates == 6
+    assert trained(config(train_freq=4, gradient_steps=1), steps=9).updates == 2
+
+
+# ---- time limits
+
+
+def test_pendulums_time_limit_bootstraps() -> None:
+    agent = trained(config(learning_starts=10_000), steps=201)
+    arrays, _ = agent.replays[0].state()
+    assert not arrays["terminated"].any()
+    # The last transition of the episode leads on, not to the start of the next one.
+    assert not np.allclose(arrays["next_obs"][199], arrays["obs"][200])
+    np.testing.assert_array_equal(arrays["next_obs"][198], arrays["obs"][199])
+
+
+def test_a_fall_is_an_end() -> None:
+    agent = trained(config(env="Hopper-v4", learning_starts=10_000), steps=201)
+    arrays, _ = agent.replays[0].state()
+    assert arrays["terminated"].any()
+    assert arrays["action"].min() >= -1
+
+
+@pytest.mark.parametrize(
+    "env", ["Hopper-v5", "Humanoid-v4", "Humanoid-v5", "HalfCheetah-v5", "Walker2d-v5", "Ant-v5", "Reacher-v5"]
+)
+def test_mujoco_envs_train(env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings where it is
+    agent = trained(preset("td3", "mujoco", env=env, eta=1.0, **SMALL, learning_starts=3), steps=6)
+    assert agent.updates == 3
+
+
+# ---- checkpoints
+
+
+@pytest.mark.parametrize(("algorithm", "env"), [("td3", "Pendulum-v1"), ("sac", "Pendulum-v1"), ("td3", "Hopper-v4")])
+def test_a_restored_agent_goes_on_bit_for_bit(algorithm: str, env: str) -> None:
+    noisy = {"exploration_noise": 0.1} if algorithm == "td3" else {}
+    of = [config(algorithm, env=env, eta=1.0, seed=seed, **noisy) for seed in (3, 4)]
+    loop, agent = started(of)
+    for _ in range(61):
+        loop.advance()
+    states = [loop.state(p) for p in range(2)]
+    other_loop, other = started(of)
+    other_loop.load_state(states)
+    for _ in range(61):
+        loop.advance()
+        other_loop.advance()
+    for name in ("actor", "critics", "target_critics"):
+        ours, theirs = (getattr(one, name).state_dict() for one in (agent, other))
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert agent.metrics() == other.metrics()
+
+
+@pytest.mark.parametrize("env", ["Pendulum-v1", "Hopper-v4"])
+def test_a_killed_run_resumes_bit_for_bit(env: str, tmp_path: Path) -> None:
+    words = f"train td3 --env {env} --eta 1 --seed 5 --steps 900 --hidden 32 24 --batch-size 32 --buffer-size 500"
+    words += " --learning-starts 50 --log-every 50 --eval-every 300 --eval-episodes 2 --checkpoint-every 200"
+    command = [sys.executable, "-m", "bsrs", *words.split(), "--threads", "1", "--no-tensorboard"]
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    broken = subprocess.Popen([*command, "--out", str(tmp_path / "broken")], stderr=subprocess.DEVNULL)
+    timing = tmp_path / "broken" / "timing.jsonl"
+    while not timing.exists() or len(timing.read_text().splitlines()) < 6:  # past the first checkpoint
+        assert broken.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    broken.send_signal(signal.SIGKILL)
+    broken.wait()
+    assert not (tmp_path / "broken" / "result.json").exists()
+    subprocess.run([*command, "--out", str(tmp_path / "broken"), "--resume"], check=True, capture_output=True)
+    whole, resumed = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "broken"))
+    assert resumed == whole
+    model, resumed_model = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert resumed_model == model
+
+
+def test_a_population_from_the_command_line_and_back(tmp_path: Path) -> None:
+    words = "train sac --env Pendulum-v1 --eta 0 2 --seed 0 1 --steps 100 --hidden 16 --batch-size 8 --threads 1"
+    command = [sys.executable, "-m", "bsrs", *words.split(), "--no-tensorboard", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 4
+    assert {json.loads((folder / "result.json").read_text())["outcome"] for folder in folders} == {"finished"}
+    score = json.loads((folders[0] / "result.json").read_text())["score"]
+    assert np.mean(SAC.load(folders[0]).evaluate(episodes=10)) == pytest.approx(score, rel=1e-4)
+
+
+# ---- learning
+
+
+@pytest.mark.parametrize(("learner", "steps"), [(TD3, 4_500), (SAC, 3_000)])
+def test_pendulum_is_learnt(learner: type[TD3] | type[SAC], steps: int) -> None:
+    """A small network, one seed, a few steps; the preset's own claim is an experiment: see `docs/td3.md`."""
+    noisy = {"exploration_noise": 0.1} if learner is TD3 else {}
+    fields: dict[str, Any] = {"hidden": (64, 64), "batch_size": 64, "buffer_size": 10_000, "log_every": 1_000, **noisy}
+    outcome = learner(config(learner.algorithm, eta=1.0, steps=steps, **fields)).learn().outcome
+    assert outcome.score > -300  # random play has about -1200
+
+
+# ---- bad input
+
+
+class Broken(gymnasium.Env[Any, Any]):
+    """Goes wrong at its fifth step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def __init__(self, wrong: str, unbounded: bool = False) -> None:
+        self.wrong, self.t = wrong, 0
+        if unbounded:
+            self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        bad = self.t == 5
+        obs = np.full(2, np.nan if bad and self.wrong == "observation" else 0.0, np.float32)
+        return obs, float("inf") if bad and self.wrong == "reward" else 0.0, False, False, {}
+
+
+@pytest.fixture
+def broken_envs() -> Any:
+    for name, kwargs in {
+        "BadObs-v0": {"wrong": "observation"},
+        "BadReward-v0": {"wrong": "reward"},
+        "Unbounded-v0": {"wrong": "", "unbounded": True},
+    }.items():
+        gymnasium.register(name, Broken, kwargs=kwargs)
+    yield
+    for name in ("BadObs-v0", "BadReward-v0", "Unbounded-v0"):
+        del gymnasium.registry[name]
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_action_spaces_that_are_not_a_box_of_finite_size(algorithm: str, broken_envs: Any) -> None:
+    with pytest.raises(BadInput, match=r"'CartPole-v1' has discrete actions; expected .* such as Pendulum-v1"):
+        make_agent([config(algorithm, env="CartPole-v1")])
+    with pytest.raises(BadInput, match=r"'Unbounded-v0' has unbounded actions"):
+        make_agent([config(algorithm, env="Unbounded-v0")])
+
+
+@pytest.mark.parametrize(("env", "words"), [("BadObs-v0", "observation"), ("BadReward-v0", "reward")])
+def test_numbers_that_are_not_finite_end_the_run_and_are_recorded(
+    env: str, words: str, broken_envs: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(EnvFault, match=words):
+        run([config(env=env)], [tmp_path / "run"], RunOptions(tensorboard=False))
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["outcome"] == "failed"
+    assert words in result["reason"]
+    assert env in result["reason"]
+
+
+def test_values_that_explode_are_an_outcome(tmp_path: Path) -> None:
+    explosive = config(eta=-5.0, potential="replay", learning_rate=0.05, tau=0.5)  # below -1 the operator expands
+    (outcome,) = run([explosive], [tmp_path / "run"], RunOptions(tensorboard=False))
+    assert outcome.outcome == "diverged"
+    assert "value" in outcome.reason or "loss" in outcome.reason
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["outcome"] == "diverged"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"gradient_steps": 0}, "gradient_steps is 0"),
+        ({"hidden": ()}, "hidden is"),
+        ({"learning_rate": 0.0}, "learning_rate is 0"),
+        ({"tau": 1.5}, "tau is 1.5; expected between 0 and 1"),
+        ({"policy_delay": 0}, "policy_delay is 0"),
+        ({"eta": "linear:0:1"}, "cannot be read"),
+    ],
+)
+def test_bad_settings_are_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        config(**fields)
