@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 from bsrs.cli import main
+from bsrs.config.sweep import SweepOptions
 from bsrs.errors import BadInput
 from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.claims import Claim, at_least, between, insignificant, judged
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope, area, final, gain, too_small, tuned
-from bsrs.reproduce.experiments import EXPERIMENTS
+from bsrs.reproduce.experiments import EXPERIMENTS, reproduce
 from bsrs.reproduce.theory import judge_theory
 from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
 from bsrs.stats import Interval
 from bsrs.stats.records import Series, read_runs, series_of
+from bsrs.sweep.plan import expand, read_sweep
 from run_folders import config, made_up_curve, write_run, write_sweep
 
 SCOPE = Scope(10_000, "bsrs reproduce it")
@@ -211,7 +213,8 @@ def test_an_env_that_is_none_of_the_experiment_is_told(tmp_path: Path) -> None:
 
 
 def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
-    from bsrs.reproduce.experiments import _draw
-
+    """Every run diverged before its first evaluation."""
+    for each in expand(read_sweep("rescaling", "smoke", {})):
+        write_run(tmp_path, each, [], "diverged", "mean value is nan")
     with pytest.raises(BadInput, match="nothing to draw"):
-        _draw(EXPERIMENTS["pendulum"], [])
+        reproduce("rescaling", "smoke", tmp_path, SweepOptions())

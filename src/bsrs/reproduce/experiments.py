@@ -18,6 +18,7 @@ from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.claims import Claim, write_claims
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope
+from bsrs.reproduce.further import draw_further
 from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
 from bsrs.stats.records import Series, read_run, series_of
 from bsrs.store.names import folder_name
@@ -74,20 +75,16 @@ def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Seq
     configs = expand(sweep)
     problems = run_sweep(configs, out, options).problems
     folders = [out / folder_name(config) for config in configs]
-    series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
+    runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]
+    series = series_of(runs)
+    if not series:
+        raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
     claims = experiment.judge(series, experiment.scope)
     write_claims(out / "claims.json", claims)
-    files = [
-        path for stem, figure in _draw(experiment, series).items() for path in save(figure, out / "figures" / stem)
-    ]
-    return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
-
-
-def _draw(experiment: Experiment, series: Sequence[Series]) -> dict[str, Figure]:
-    if not series:
-        raise BadInput("no run has ended with a score: there is nothing to draw")
     with project_style():
-        return experiment.draw(series)
+        figures = {**experiment.draw(series), **draw_further(name, runs, series)}
+    files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
+    return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
 
 
 def _only(sweep: SweepConfig, envs: Sequence[str]) -> SweepConfig:
