@@ -31,11 +31,11 @@ def make_executor(options: SweepOptions, root: Path) -> Executor:
     if options.executor == "ray":
         from bsrs.sweep.executors.ray import RayExecutor
 
-        return RayExecutor(options.ray)
+        return RayExecutor(options.ray, options.workers)
     if options.executor == "slurm":
         from bsrs.sweep.executors.slurm import SlurmExecutor
 
-        return SlurmExecutor(options.slurm, root)
+        return SlurmExecutor(options.slurm, root, options.threads)
     from bsrs.sweep.executors.local import LocalExecutor
 
     return LocalExecutor(options.workers, options.threads)
