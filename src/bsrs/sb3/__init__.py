@@ -1,7 +1,7 @@
 """The adapter: one line on top of Stable-Baselines3, sb3-contrib and SBX, `model = bsrs.sb3.shape(model, eta=2.0)`.
 
-Read `attach` first (the line itself), then `replay` (what happens to a sampled batch) and `values` (where each
-algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` restores a shaped model from a file.
+Read `attach` first (the line itself), then `replay` (what happens to a sampled batch), `shaper` and `values` (where
+each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` loads a shaped model.
 """
 
 from __future__ import annotations

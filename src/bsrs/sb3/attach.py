@@ -11,10 +11,10 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from bsrs.errors import BadInput
 from bsrs.sb3.classes import become, become_plain
-from bsrs.sb3.replay import ReplayShaper, shaped_off_policy, shaped_replay
-from bsrs.sb3.rollout import RolloutShaper, shaped_on_policy, shaped_rollout
+from bsrs.sb3.replay import shaped_off_policy, shaped_replay
+from bsrs.sb3.rollout import shaped_on_policy, shaped_rollout
 from bsrs.sb3.saving import describe
-from bsrs.sb3.settings import Settings, ValueFunction
+from bsrs.sb3.shaper import Settings, Shaper, ValueFunction
 from bsrs.shaping import Bootstrapped, Potential, ShapeScale, Shaping, as_scale
 
 Model = TypeVar("Model")
@@ -45,15 +45,16 @@ def shape(
     anyhow: Any = model
     seed = (anyhow.seed or 0) if seed is None else seed
     settings = Settings(shaping, network, terminal, value_fn, seed)
+    shaper = Shaper(model, settings)
     if off_policy:
-        _attach(model, ReplayShaper(model, settings), shaped_replay, shaped_off_policy)
+        _attach(model, shaper, shaped_replay, shaped_off_policy)
     else:
-        _attach(model, RolloutShaper(model, settings), shaped_rollout, shaped_on_policy)
+        _attach(model, shaper, shaped_rollout, shaped_on_policy)
     anyhow.bsrs_shaping = describe(settings)  # saved with the model, for `load`
     return model
 
 
-def _attach(model: Any, shaper: Any, buffer_class: Callable[[Any], Any], model_class: Callable[[Any], Any]) -> None:
+def _attach(model: Any, shaper: Shaper, buffer_class: Callable[[Any], Any], model_class: Callable[[Any], Any]) -> None:
     buffer = _buffer(model)
     become(buffer, buffer_class)
     buffer.shaper = shaper

@@ -1,4 +1,4 @@
-"""Off-policy algorithms: the rewards of every sampled batch, shaped by the model's own current networks."""
+"""Off-policy algorithms: the rewards of every sampled batch are shaped by the model's own current networks."""
 
 from __future__ import annotations
 
@@ -6,67 +6,35 @@ import functools
 from typing import Any
 
 import torch
-from gymnasium import spaces
 
-from bsrs.rng import stream
 from bsrs.sb3.classes import become, named_after, reduce_as_plain
-from bsrs.sb3.settings import Settings, as_values, check_one_per_state, record
-from bsrs.sb3.values import Observations, reader_for
+from bsrs.sb3.shaper import Shaper, Transitions
+from bsrs.sb3.values import Observations
 
 
-class ReplayShaper:
-    """Replaces the rewards in what a replay buffer samples; the samples that come in are left as they are."""
+def shape_samples(shaper: Shaper, samples: Any) -> Any:
+    """What a replay buffer sampled, with shaped rewards; `samples` is left as it is."""
+    if shaper.eta() == 0:  # nothing to compute: bit for bit the plain algorithm
+        return samples
+    both = _join(samples.observations, samples.next_observations)
+    size = len(samples.rewards)
+    reward, terminated, values = shaper.arrays(samples.rewards, samples.dones, shaper.value(both, 2 * size))
+    batch = Transitions(
+        obs=samples.observations,
+        next_obs=samples.next_observations,
+        reward=reward.reshape(-1),
+        value=values[:size],
+        next_value=values[size:],
+        terminated=terminated.reshape(-1),  # without time limits, unless the buffer was told to count them
+        gamma=_discount(shaper, samples),
+    )
+    return samples._replace(rewards=shaper.shaped_reward(batch).reshape(-1, 1))
 
-    def __init__(self, model: Any, settings: Settings) -> None:
-        self.model = model
-        self.settings = settings
-        if settings.value_fn is None and settings.needs_value:
-            self._read = reader_for(model, settings.network).read
-        # A continued run draws on, it does not repeat the draws of its beginning.
-        self._rng = stream(settings.seed, "sb3 potential", model.num_timesteps)
 
-    def __call__(self, samples: Any) -> Any:
-        model, settings, step = self.model, self.settings, self.model.num_timesteps
-        if settings.is_off(step):
-            record(model, 0.0, 0.0, 0.0)
-            return samples
-        reward = samples.rewards.reshape(-1)  # (B,)
-        value, next_value = self._values(samples, reward)
-        state = self._state(samples.observations)
-        discounts = getattr(samples, "discounts", None)  # gamma^n of n-step buffers, which older SB3 has not
-        shaped = settings.shaping(
-            reward,
-            value,
-            next_value,
-            gamma=model.gamma if discounts is None else discounts.reshape(-1),
-            # SB3's `dones` leave time limits out, unless the buffer was told not to tell them apart.
-            terminated=samples.dones.reshape(-1) if settings.terminal == "zero" else None,
-            state=state,
-            next_state=self._state(samples.next_observations),
-            step=step,
-        )
-        check_one_per_state(shaped, reward)
-        bonus = shaped - reward
-        statistics = bonus.mean(), bonus.abs().mean(), settings.mean_potential(state, value, step)
-        record(model, *torch.stack(statistics).tolist())
-        return samples._replace(rewards=shaped.reshape(samples.rewards.shape))
-
-    def _values(self, samples: Any, reward: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """V(s) and V(s'), from one forward pass over both."""
-        if not self.settings.needs_value:
-            nothing = torch.zeros_like(reward)
-            return nothing, nothing
-        both = _join(samples.observations, samples.next_observations)
-        with torch.no_grad():
-            if self.settings.value_fn is None:
-                values = self._read(self.model, both, self.settings.network, self._rng)
-            else:
-                values = as_values(self.settings.value_fn(self.model, both), 2 * len(reward))
-        return values[: len(reward)], values[len(reward) :]
-
-    def _state(self, obs: Observations) -> Observations:
-        """The observations as potentials and eta(s) see them: a discrete state is a number, not a row of one."""
-        return obs.reshape(-1) if isinstance(self.model.observation_space, spaces.Discrete) else obs
+def _discount(shaper: Shaper, samples: Any) -> Any:
+    """gamma, or gamma^n for each transition of an n-step buffer."""
+    discounts = getattr(samples, "discounts", None)  # older SB3 does not know them
+    return shaper.model.gamma if discounts is None else shaper.arrays(discounts)[0].reshape(-1)
 
 
 def _join(obs: Observations, next_obs: Observations) -> Observations:
@@ -83,7 +51,7 @@ def shaped_replay(plain: Any) -> Any:
         __reduce_ex__ = reduce_as_plain
 
         def sample(self, *args: Any, **kwargs: Any) -> Any:
-            return self.shaper(super().sample(*args, **kwargs))
+            return shape_samples(self.shaper, super().sample(*args, **kwargs))
 
     return named_after(ShapedReplay, plain)
 
@@ -105,5 +73,10 @@ def shaped_off_policy(plain: Any) -> Any:
             become(buffer, shaped_replay)
             buffer.shaper = self.replay_buffer.shaper
             self.__dict__["replay_buffer"] = buffer
+
+        def dump_logs(self) -> None:
+            """Logging waits until the logger writes: for every batch it would cost as much as the shaping."""
+            self.replay_buffer.shaper.log()
+            super().dump_logs()
 
     return named_after(ShapedOffPolicy, plain)

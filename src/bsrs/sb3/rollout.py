@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
-from bsrs.rng import stream
 from bsrs.sb3.classes import named_after, reduce_as_plain
-from bsrs.sb3.settings import Settings, as_values, check_one_per_state, record
-from bsrs.sb3.values import Observations, reader_for
+from bsrs.sb3.shaper import Shaper, Transitions
+from bsrs.sb3.values import Observations
 
 
 @dataclass(frozen=True)
@@ -49,78 +47,50 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
         next_obs = {key: part.copy() for key, part in obs.items()} if isinstance(obs, dict) else obs.copy()
         for index in dones.nonzero()[0]:
             _set(next_obs, index, infos[index]["terminal_observation"])
-        time_limit = np.array([info.get("TimeLimit.truncated", False) for info in infos])
+        time_limit: np.ndarray = np.array([info.get("TimeLimit.truncated", False) for info in infos])
         self.steps.append(Step(next_obs, dones & ~time_limit, dones & time_limit))
         return obs, rewards, dones, infos
 
 
-class RolloutShaper:
-    """Shapes the rewards of a rollout buffer. `steps` is what was noted while the rollout was collected."""
+def shape_rollout(shaper: Shaper, buffer: Any, steps: list[Step], last_values: torch.Tensor) -> np.ndarray:
+    """The shaped rewards of a rollout of T steps in N envs, (T, N). `last_values` is V after the last step."""
+    if shaper.eta() == 0:  # nothing to compute: bit for bit the plain algorithm
+        return np.asarray(buffer.rewards)
+    obs, next_obs = _flat(buffer.observations), _flat(_stack([step.next_obs for step in steps]))  # (T * N, ...)
+    terminated = np.concatenate([step.terminated for step in steps])  # (T * N,)
+    truncated = np.concatenate([step.truncated for step in steps])  # (T * N,)
+    if shaper.settings.value_fn is None:
+        value, next_value = _values_at_collection(shaper, buffer, last_values, next_obs, terminated | truncated)
+    else:
+        everywhere = np.ones_like(terminated)
+        value, next_value = (_value_where(everywhere, part, shaper) for part in (obs, next_obs))
+    batch = Transitions(
+        obs=obs,
+        next_obs=next_obs,
+        reward=torch.from_numpy(buffer.rewards).flatten(),
+        value=value,
+        next_value=next_value,
+        terminated=torch.from_numpy(terminated),
+        gamma=shaper.model.gamma,
+    )
+    return np.asarray(shaper.shaped_reward(batch).reshape(buffer.rewards.shape))
 
-    def __init__(self, model: Any, settings: Settings) -> None:
-        self.model = model
-        self.settings = settings
-        self.steps: list[Step] = []
-        if settings.value_fn is None and settings.needs_value:
-            self._read = reader_for(model, settings.network).read
-        self._rng = stream(settings.seed, "sb3 potential", model.num_timesteps)
 
-    def __call__(self, buffer: Any, last_values: torch.Tensor) -> np.ndarray:
-        model, settings, step = self.model, self.settings, self.model.num_timesteps
-        if settings.is_off(step):
-            record(model, 0.0, 0.0, 0.0)
-            return np.asarray(buffer.rewards)
-        reward = torch.from_numpy(buffer.rewards).reshape(-1)  # (T * N,)
-        terminated = torch.from_numpy(np.concatenate([step.terminated for step in self.steps]))  # (T * N,)
-        obs, next_obs = _flat(buffer.observations), _flat(_stack([step.next_obs for step in self.steps]))
-        value, next_value = self._values(buffer, last_values, obs, next_obs)
-        state, next_state = self._state(obs), self._state(next_obs)
-        shaped = settings.shaping(
-            reward,
-            value,
-            next_value,
-            gamma=model.gamma,
-            terminated=terminated if settings.terminal == "zero" else None,
-            state=state,
-            next_state=next_state,
-            step=step,
-        )
-        check_one_per_state(shaped, reward)
-        bonus = shaped - reward
-        potential = settings.mean_potential(state, value, step)
-        record(model, bonus.mean().item(), bonus.abs().mean().item(), potential.item())
-        return np.asarray(shaped.reshape(buffer.rewards.shape))
+def _values_at_collection(
+    shaper: Shaper, buffer: Any, last_values: torch.Tensor, next_obs: Observations, ended: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """V(s) and V(s'), (T * N,) each, as the policy saw them while it collected."""
+    value = torch.from_numpy(buffer.values)  # (T, N)
+    next_value = torch.cat((value[1:], last_values.cpu().reshape(1, -1))).flatten()
+    # Where an episode ended, the value that follows in the buffer is that of another episode.
+    next_value[ended] = _value_where(ended, next_obs, shaper)
+    return value.flatten(), next_value
 
-    def _values(
-        self, buffer: Any, last_values: torch.Tensor, obs: Observations, next_obs: Observations
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """V(s) and V(s') at collection, (T * N,) each."""
-        settings, count = self.settings, buffer.rewards.size
-        if not settings.needs_value:
-            return torch.zeros(count), torch.zeros(count)
-        if settings.value_fn is not None:
-            both = settings.value_fn(self.model, obs), settings.value_fn(self.model, next_obs)
-            return as_values(both[0], count), as_values(both[1], count)
-        values = torch.from_numpy(buffer.values)  # (T, N)
-        following = torch.cat((values[1:], last_values.cpu().reshape(1, -1)))  # (T, N); wrong where an episode ended
-        next_value = following.flatten()
-        ended = np.concatenate([step.terminated | step.truncated for step in self.steps])  # (T * N,)
-        if ended.any():
-            next_value[ended] = self._at_ends(next_obs, ended)
-        return values.flatten(), next_value
 
-    def _at_ends(self, next_obs: Observations, ended: np.ndarray) -> torch.Tensor:
-        """V of the last observations of episodes."""
-        device = self.model.device
-        if isinstance(next_obs, dict):
-            last: Observations = {key: part[ended].to(device) for key, part in next_obs.items()}
-        else:
-            last = next_obs[ended].to(device)
-        with torch.no_grad():
-            return self._read(self.model, last, self.settings.network, self._rng).cpu()
-
-    def _state(self, obs: Observations) -> Observations:
-        return obs.reshape(-1) if isinstance(self.model.observation_space, spaces.Discrete) else obs
+def _value_where(mask: np.ndarray, obs: Observations, shaper: Shaper) -> torch.Tensor:
+    """V of the states that `mask` picks."""
+    count = int(mask.sum())
+    return shaper.value(_pick(obs, mask, shaper.model.device), count).cpu() if count else torch.zeros(0)
 
 
 def _set(obs: Any, index: int, value: Any) -> None:
@@ -144,6 +114,12 @@ def _flat(obs: Any) -> Observations:
     return torch.from_numpy(obs).flatten(end_dim=1)
 
 
+def _pick(obs: Observations, mask: np.ndarray, device: torch.device) -> Observations:
+    if isinstance(obs, dict):
+        return {key: _pick(part, mask, device) for key, part in obs.items()}
+    return obs[mask].to(device)
+
+
 @functools.cache
 def shaped_rollout(plain: Any) -> Any:
     """The class of a rollout buffer that shapes its rewards before it computes advantages."""
@@ -152,7 +128,7 @@ def shaped_rollout(plain: Any) -> Any:
         __reduce_ex__ = reduce_as_plain
 
         def compute_returns_and_advantage(self, last_values: torch.Tensor, dones: np.ndarray) -> None:
-            self.rewards = self.shaper(self, last_values)
+            self.rewards = shape_rollout(self.shaper, self, self.steps, last_values)
             super().compute_returns_and_advantage(last_values, dones)
 
     return named_after(ShapedRollout, plain)
@@ -165,7 +141,9 @@ def shaped_on_policy(plain: Any) -> Any:
     class ShapedOnPolicy(plain):  # type: ignore[misc]
         def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, *args: Any, **kwargs: Any) -> Any:
             watched = EpisodeEnds(env)
-            rollout_buffer.shaper.steps = watched.steps
-            return super().collect_rollouts(watched, callback, rollout_buffer, *args, **kwargs)
+            rollout_buffer.steps = watched.steps
+            complete = super().collect_rollouts(watched, callback, rollout_buffer, *args, **kwargs)
+            rollout_buffer.shaper.log()
+            return complete
 
     return named_after(ShapedOnPolicy, plain)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bsrs import shaping
 from bsrs.errors import BadInput, unknown
-from bsrs.sb3.settings import Settings, ValueFunction
+from bsrs.sb3.shaper import Settings, ValueFunction
 from bsrs.shaping import Potential, ShapeScale
 
 FUNCTION = "a function"
