@@ -214,7 +214,11 @@ class PerState:
     def __call__(self, step: int, state: Array = None) -> Array:
         if state is None:
             raise BadInput("a state-dependent eta needs the states it is asked for, and none were given")
-        return self.of(state) if callable(self.of) else self.of[state]
+        if callable(self.of):
+            return self.of(state)
+        if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
+            return _look_up(self.of, state, state.float())
+        return (_like(self.of, None) if isinstance(self.of, (list, tuple)) else self.of)[state]
 
 
 _NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosine": Cosine}
