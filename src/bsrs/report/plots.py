@@ -11,7 +11,7 @@ from bsrs.figures.diagnostics import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, iqm
 from bsrs.stats.aggregates import Array
-from bsrs.stats.records import ENDED, RunRecord, Series
+from bsrs.stats.records import Series
 from bsrs.stats.summary import Row
 
 DRAWS = 1_000
@@ -20,14 +20,14 @@ LARGEST_TRACE = 300
 METRICS = {"score": "evaluation score", "return": "training return", **QUANTITIES}
 
 
-def tasks(rows: Sequence[Row], runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """A task for each algorithm on each env, with all its series."""
     names = list(dict.fromkeys(row.series.task for row in rows))
-    return [_task([row for row in rows if row.series.task == name], runs) for name in names]
+    return [_task([row for row in rows if row.series.task == name]) for name in names]
 
 
 def task_name(series: Series) -> str:
-    return f"{series.env} · {series.algorithm}"
+    return " · ".join(reversed(series.task))
 
 
 def series_label(series: Series) -> str:
@@ -35,7 +35,7 @@ def series_label(series: Series) -> str:
     return f"η = {eta_label(series.eta)}" + (f" ({series.variant})" if series.variant else "")
 
 
-def _task(rows: Sequence[Row], runs: Sequence[RunRecord]) -> dict[str, Any]:
+def _task(rows: Sequence[Row]) -> dict[str, Any]:
     etas = list(dict.fromkeys(row.series.eta for row in rows))
     light, dark = eta_colours(etas), eta_colours(etas, dark=True)
     variants = list(dict.fromkeys(row.series.variant for row in rows))
@@ -48,7 +48,7 @@ def _task(rows: Sequence[Row], runs: Sequence[RunRecord]) -> dict[str, Any]:
                 "dash": ["solid", "dash", "dot", "dashdot"][variants.index(row.series.variant) % 4],
                 "final": interval(row.final),
                 "area": interval(row.area),
-                "metrics": {"score": _scores(row.series), **_traces(row.series, runs)},
+                "metrics": {"score": _scores(row.series), **_traces(row.series)},
             }
             for row in rows
         ],
@@ -67,10 +67,9 @@ def _scores(series: Series) -> dict[str, Any]:
     }
 
 
-def _traces(series: Series, runs: Sequence[RunRecord]) -> dict[str, Any]:
+def _traces(series: Series) -> dict[str, Any]:
     """The training records of the series' runs, their mean, and no interval."""
-    members = [run for run in runs if run.outcome in ENDED and _belongs(run, series)]
-    return {name: _trace([run.trace(name) for run in members]) for name in METRICS if name != "score"}
+    return {name: _trace([run.trace(name) for run in series.runs]) for name in METRICS if name != "score"}
 
 
 def _trace(traces: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
@@ -83,12 +82,6 @@ def _trace(traces: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
     known = np.isfinite(each).any(axis=0)
     middle = np.nanmean(each[:, known], axis=0) if known.any() else np.empty(0)
     return {"steps": numbers(steps[known]), "middle": numbers(middle), "each": [numbers(row[known]) for row in each]}
-
-
-def _belongs(run: RunRecord, series: Series) -> bool:
-    from dataclasses import replace
-
-    return replace(run.config, seed=0) == replace(series.config, seed=0) and type(run.config) is type(series.config)
 
 
 def _thinned(count: int) -> Array:

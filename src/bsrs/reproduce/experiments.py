@@ -75,14 +75,13 @@ def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Seq
     configs = expand(sweep)
     problems = run_sweep(configs, out, options).problems
     folders = [out / folder_name(config) for config in configs]
-    runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]
-    series = series_of(runs)
+    series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
     claims = experiment.judge(series, experiment.scope)
     write_claims(out / "claims.json", claims)
     with project_style():
-        figures = {**experiment.draw(series), **draw_further(name, runs, series)}
+        figures = {**experiment.draw(series), **draw_further(name, series)}
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
     return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
 

@@ -14,10 +14,11 @@ from bsrs.stats.records import RunRecord, Series
 from bsrs.stats.summary import atari_games, summary
 
 
-def draw_further(name: str, runs: Sequence[RunRecord], series: Sequence[Series]) -> dict[str, Figure]:
+def draw_further(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     """Those that these runs allow."""
-    figures = {f"{name}-diagnostics": diagnostics_figure(_one_of_each_eta(runs))}
-    first = [row for row in summary(series) if row.series.task == series[0].task and row.improvement is not None]
+    first_task = [each for each in series if each.task == series[0].task]
+    figures = {f"{name}-diagnostics": diagnostics_figure([each.runs[0] for each in first_task])}
+    first = [row for row in summary(first_task) if row.improvement is not None]
     if first:
         figures[f"{name}-improvement"] = improvement_figure(first)
     try:
@@ -39,15 +40,5 @@ def diagnostics_figure(runs: Sequence[RunRecord]) -> Figure:
         records = {name: run.trace(name)[1] for name in QUANTITIES}
         traces.append(Trace(eta_label(run.config.eta), colours[run.config.eta], steps, records))
     diagnostics(list(axes.flat), traces)
-    figure.suptitle(f"{runs[0].config.env}, one run for each η", x=0.01, ha="left", fontsize=9)
+    figure.suptitle(f"{runs[0].config.env}, one run for each setting", x=0.01, ha="left", fontsize=9)
     return figure
-
-
-def _one_of_each_eta(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The lowest seed that ended, on the first env."""
-    env = runs[0].config.env
-    chosen: dict[float | str, RunRecord] = {}
-    for run in sorted(runs, key=lambda run: run.config.seed):
-        if run.config.env == env and run.outcome in ("finished", "diverged"):
-            chosen.setdefault(run.config.eta, run)
-    return sorted(chosen.values(), key=lambda run: (isinstance(run.config.eta, str), run.config.eta))

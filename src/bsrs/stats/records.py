@@ -71,31 +71,46 @@ def read_runs(root: Path) -> tuple[list[RunRecord], dict[Path, str]]:
     return runs, unreadable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Series:
-    """The ended runs of one config but for the seed: a line in a plot."""
+    """The ended runs of one config but for the seed, in the order of their seeds: a line in a plot."""
 
-    algorithm: str
-    env: str
+    runs: tuple[RunRecord, ...]
     variant: str
     """The settings besides eta that differ among the series of this algorithm on this env."""
-    eta: float | str
-    config: TrainingConfig
-    """Of any of its runs."""
-    seeds: tuple[int, ...]
-    diverged: int
-    """How many of the runs diverged."""
     steps: Array  # (steps,)
     curves: Array  # (runs, steps)
+
+    @property
+    def config(self) -> TrainingConfig:
+        """Of any of its runs."""
+        return self.runs[0].config
+
+    @property
+    def env(self) -> str:
+        return self.config.env
+
+    @property
+    def eta(self) -> float | str:
+        return self.config.eta
+
+    @property
+    def task(self) -> tuple[str, str]:
+        return self.config.algorithm, self.config.env
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(run.config.seed for run in self.runs)
+
+    @property
+    def diverged(self) -> int:
+        """How many of the runs diverged."""
+        return sum(run.outcome == "diverged" for run in self.runs)
 
     @property
     def final(self) -> Array:
         """(runs,)"""
         return final_score(self.steps, self.curves)
-
-    @property
-    def task(self) -> tuple[str, str]:
-        return self.algorithm, self.env
 
 
 def series_of(runs: Sequence[RunRecord]) -> list[Series]:
@@ -133,17 +148,8 @@ def _series(runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> 
     for row, run in zip(curves, runs, strict=True):
         scores = run.trace("score", "eval")[1]
         row[: len(scores)] = np.nan_to_num(scores, nan=worst)
-    return Series(
-        algorithm=config.algorithm,
-        env=config.env,
-        variant=", ".join(f"{name}={getattr(config, name)}" for name in varying),
-        eta=config.eta,
-        config=config,
-        seeds=tuple(run.config.seed for run in runs),
-        diverged=sum(run.outcome == "diverged" for run in runs),
-        steps=steps,
-        curves=curves,
-    )
+    variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying)
+    return Series(tuple(runs), variant, steps, curves)
 
 
 def _varying_fields(configs: Sequence[TrainingConfig]) -> list[str]:
