@@ -11,7 +11,8 @@ from bsrs.bench import timing
 from bsrs.cli import main
 from bsrs.store import read_config, read_metrics, read_result
 
-SHORT = "--steps 200 --learning-starts 50 --buffer-size 200 --eval-every 0 --eval-episodes 1 --log-every 100 --threads 1"
+SHORT = "--steps 200 --learning-starts 50 --buffer-size 200 --eval-every 0 --eval-episodes 1 --log-every 100"
+SHORT += " --threads 1"
 
 
 def train(words: str, out: Path) -> None:

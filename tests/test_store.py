@@ -123,7 +123,7 @@ def test_a_failed_run_may_be_tried_again(tmp_path: Path) -> None:
 
 def test_a_folder_with_strange_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(BadInput, match="holds thesis.txt but no run"):
+    with pytest.raises(BadInput, match=r"holds thesis\.txt but no run"):
         opened(tmp_path)
 
 

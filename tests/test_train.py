@@ -113,7 +113,11 @@ def test_a_member_of_a_convolutional_population() -> None:
     configs = [small("MinAtar/Breakout-v0", eta=eta, seed=seed, steps=120) for eta, seed in ((0.0, 0), (1.0, 5))]
     together, (alone,) = records_of(configs), records_of(configs[1:])
     for ours, expected in zip(together[1], alone, strict=True):
-        assert ours == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert numbers(ours) == pytest.approx(numbers(expected), rel=1e-4, abs=1e-5)
+
+
+def numbers(line: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in line.items() if isinstance(value, (int, float))}
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout-v0", "PongNoFrameskip-v4"])
@@ -159,8 +163,8 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
     """A real process, killed by SIGKILL twice in mid-run, against one that was left alone."""
-    words = "train dqn --env CartPole-v1 --eta 0.5 --steps 6000 --learning-starts 100 --buffer-size 2000"
-    words += " --log-every 200 --eval-every 2000 --eval-episodes 2 --checkpoint-every 500 --threads 1 --no-tensorboard"
+    words = "train dqn --env CartPole-v1 --eta 0.5 --steps 3000 --learning-starts 100 --buffer-size 500 --batch-size 16"
+    words += " --log-every 100 --eval-every 1000 --eval-episodes 1 --checkpoint-every 250 --threads 1 --no-tensorboard"
     folder = tmp_path / "killed"
     for lines in (8, 16):
         process = start(words, folder, resume=lines > 8)
@@ -171,7 +175,7 @@ def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
     assert start(words, folder, resume=True).wait() == 0
     assert start(words, tmp_path / "whole", resume=False).wait() == 0
     assert_same_run(folder, tmp_path / "whole")
-    assert read_metrics(folder)[-1]["step"] == 6000
+    assert read_metrics(folder)[-1]["step"] == 3000
 
 
 def start(words: str, folder: Path, resume: bool) -> subprocess.Popen[bytes]:

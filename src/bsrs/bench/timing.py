@@ -55,7 +55,8 @@ class Contestant:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pipe.close()  # the process ends when nobody asks any more
+        self._pipe.close()
+        self._process.terminate()
         self._process.join()
 
 
