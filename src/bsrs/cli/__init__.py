@@ -33,6 +33,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("reproduce", "rescaling"): ("bsrs.cli.reproduce:rescaling", "our control: shaping or mere rescaling"),
     ("reproduce", "all"): ("bsrs.cli.reproduce:everything", "all of them, and one report"),
     ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
+    ("runs",): ("bsrs.cli.runs:runs", "list the runs below a folder, or ask DuckDB about them"),
     ("sweep",): ("bsrs.cli.sweep:preset", "carry out a preset or a TOML file of runs; again to continue"),
     ("sweep", "dqn"): ("bsrs.cli.sweep:dqn", "envs x etas x seeds of DQN; again to continue"),
     ("sweep", "sac"): ("bsrs.cli.sweep:sac", "envs x etas x seeds of SAC; again to continue"),

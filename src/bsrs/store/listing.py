@@ -56,44 +56,51 @@ class Pulse:
 
 def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
     """Every run of the store, by name; of those, the ones that pass the filter."""
+    return [status for _, status in found_runs(root, which)]
+
+
+def found_runs(root: Path, which: RunFilter | None = None) -> list[tuple[Path, RunStatus]]:
+    """As `list_runs`, with their folders."""
     if not root.is_dir():
         raise BadInput(f"there is no folder {root}")
-    statuses = (run_status(folder) for folder in _run_folders(root))
-    return sorted((s for s in statuses if which is None or _passes(s, which)), key=lambda s: s.name)
+    statuses = ((folder, run_status(folder)) for folder in _run_folders(str(root)))
+    found = [(Path(folder), status) for folder, status in statuses if which is None or _passes(status, which)]
+    return sorted(found, key=lambda pair: pair[1].name)
 
 
-def _run_folders(root: Path) -> Iterator[Path]:
+def _run_folders(root: str) -> Iterator[str]:
     """The folders with a config in them, at any depth; a run's own subfolders are not searched."""
-    if (root / "config.json").exists():
+    if os.path.exists(f"{root}/config.json"):
         yield root
         return
     with os.scandir(root) as entries:
         folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     for folder in folders:
-        yield from _run_folders(Path(folder))
+        yield from _run_folders(folder)
 
 
-def run_status(folder: Path) -> RunStatus:
+def run_status(folder: Path | str) -> RunStatus:
     """One run at a glance, from its folder."""
+    name = os.path.basename(folder)
     try:
-        config = _config(folder / "config.json")
-        about = (folder.name, config["algorithm"], config["env"], config["eta"], config["seed"], config["steps"])
-        result = _read(folder / "result.json") if (folder / "result.json").exists() else None
-        if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
+        config = _config(f"{folder}/config.json")
+        about = (name, config["algorithm"], config["env"], config["eta"], config["seed"], config["steps"])
+        result = _read(f"{folder}/result.json")
+        if result is not None and not (result["outcome"] == "failed" and is_held(f"{folder}/lock")):
             step = result["step"] if result["step"] is not None else pulse(folder).step
             return RunStatus(*about, step, result["score"], result["outcome"], _age(folder), result["reason"])
     except (BadInput, KeyError, TypeError) as error:
-        why = str(error) if isinstance(error, BadInput) else f"{error} is missing"
-        return RunStatus(folder.name, "?", "?", "?", 0, 0, 0, None, "damaged", _age(folder), why)
+        why = str(error) if isinstance(error, BadInput) else f"{folder} is damaged: {error} is missing"
+        return RunStatus(name, "?", "?", "?", 0, 0, 0, None, "damaged", _age(folder), why)
     beat = pulse(folder)
-    state: State = "running" if is_held(folder / "lock") else "stopped"
+    state: State = "running" if is_held(f"{folder}/lock") else "stopped"
     return RunStatus(*about, beat.step, beat.score, state, _age(folder))
 
 
-def pulse(folder: Path) -> Pulse:
+def pulse(folder: Path | str) -> Pulse:
     """How far an unfinished run is, from the last lines of its records."""
-    lines = _last_lines(folder / "metrics.jsonl")
-    timing = _last_lines(folder / "timing.jsonl")
+    lines = _last_lines(f"{folder}/metrics.jsonl")
+    timing = _last_lines(f"{folder}/timing.jsonl")
     score = next((line["score"] for line in reversed(lines) if line.get("kind") == "eval"), None)
     return Pulse(
         step=max((line.get("step", 0) for line in lines), default=0),
@@ -102,17 +109,22 @@ def pulse(folder: Path) -> Pulse:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(path: str) -> dict[str, Any]:
     content = _read(path)
+    if content is None:
+        raise BadInput(f"{path} is not there")
     if content["format"] > FORMAT:
         raise BadInput(f"{path} has format {content['format']!r}; this version of bsrs reads up to {FORMAT}")
     return {"algorithm": content["algorithm"], **content["config"]}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: str) -> dict[str, Any] | None:
+    """None if there is no such file. Quicker than `read_json`, which matters ten thousand times over."""
     try:
-        with open(path, "rb") as file:  # quicker than Path.read_text, ten thousand times over
+        with open(path, "rb") as file:
             content = json.loads(file.read())
+    except FileNotFoundError:
+        return None
     except ValueError as error:
         raise BadInput(f"{path} is damaged: {error}") from None
     if not isinstance(content, dict):
@@ -120,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _last_lines(path: Path) -> list[dict[str, Any]]:
+def _last_lines(path: str) -> list[dict[str, Any]]:
     """The last whole lines of a file that may still be written to; a damaged one does not count here."""
     try:
         with open(path, "rb") as file:
@@ -139,7 +151,7 @@ def _last_lines(path: Path) -> list[dict[str, Any]]:
     return [line for line in lines if isinstance(line, dict)]
 
 
-def _age(folder: Path) -> float:
+def _age(folder: Path | str) -> float:
     for name in ("result.json", "metrics.jsonl", "config.json"):
         try:
             return max(time.time() - os.stat(f"{folder}/{name}").st_mtime, 0.0)

@@ -43,7 +43,7 @@ class Lock:
         os.close(self._descriptor)
 
 
-def is_held(path: Path) -> bool:
+def is_held(path: Path | str) -> bool:
     """Whether a living process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -64,7 +64,7 @@ def holder(path: Path) -> str:
         return "which one is not known"
 
 
-def _taken(descriptor: int, kind: int, path: Path) -> bool:
+def _taken(descriptor: int, kind: int, path: Path | str) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,56 @@
+"""The whole store as one table, for pandas and DuckDB."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bsrs.config.sweep import RunFilter
+from bsrs.errors import BadInput, MissingExtra
+from bsrs.store.listing import found_runs, list_runs
+from bsrs.store.read import read_metrics
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+_OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
+
+
+def read_runs(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
+    """A row for each run: what `bsrs runs` shows."""
+    rows = [dataclasses.asdict(status) for status in list_runs(Path(root), which)]
+    return _pandas().DataFrame(rows)
+
+
+def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
+    """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front."""
+    rows: list[dict[str, Any]] = []
+    for folder, status in found_runs(Path(root), which):
+        if status.state == "damaged":
+            raise BadInput(f"{status.reason}: remove the folder of the run, and sweep again to make it anew")
+        run = {name: getattr(status, name) for name in _OF_THE_RUN}
+        rows += [run | line for line in read_metrics(folder)]
+    return _pandas().DataFrame(rows)
+
+
+def connect(root: Path | str, which: RunFilter | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the tables `runs` and `records`."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra("reading a store with DuckDB", "report") from None
+    connection = duckdb.connect()
+    for name, table in (("runs", read_runs(root, which)), ("records", read_records(root, which))):
+        connection.register(f"{name}_frame", table)
+        connection.execute(f"create table {name} as select * from {name}_frame")
+    return connection
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtra("reading a store as a table", "report") from None
+    return pd
