@@ -151,8 +151,8 @@ def test_updates_equal_sb3s_fed_with_shaped_rewards(fields: dict[str, Any]) -> N
 def test_density_of_the_squashed_gaussian_integrates_to_one() -> None:
     agent = SACAgent([config()], SPEC)
     noise = torch.linspace(-8, 8, 20_001).view(1, -1, 1)
-    action, log_prob = agent.sampled(torch.zeros(1, 20_001, 3), noise)
-    mass = torch.trapezoid(log_prob.detach().exp()[0], action.detach()[0, :, 0])
+    drawn = agent.sampled(torch.zeros(1, 20_001, 3), noise)
+    mass = torch.trapezoid(drawn.log_prob.detach().exp()[0], drawn.action.detach()[0, :, 0])
     assert mass.item() == pytest.approx(1.0, abs=1e-3)
 
 

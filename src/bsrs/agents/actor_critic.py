@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bsrs.agents.adam import Adam
 from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.member_shaping import EachEta, EachPotential
 from bsrs.agents.members import (
@@ -26,7 +27,7 @@ from bsrs.agents.members import (
     network_state,
     stacked,
 )
-from bsrs.agents.networks import Layers, StackedMLP, mlp
+from bsrs.agents.networks import Layers, StackedMLP, Tape, record
 from bsrs.agents.replay import ArrayReplay
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
@@ -52,20 +53,26 @@ class Learner:
 
     network: nn.Module
     per_member: int
-    optimizer: torch.optim.Adam | None
+    optimizer: Adam | None
 
     def rows(self, member: int) -> slice:
         return slice(member * self.per_member, (member + 1) * self.per_member)
 
 
-def q_values(critics: Layers, obs: Tensor, action: Tensor) -> Tensor:
-    """All critics of every member: (P, B, O), (P, B, A) -> (P, n, B)."""
+def q_tape(critics: Layers, obs: Tensor, action: Tensor) -> Tape:
+    """All critics of every member on (P, B, O) and (P, B, A): its output is (P * n, B, 1)."""
     members, rows, _ = obs.shape
     x = torch.cat((obs, action), dim=-1)  # (P, B, O + A)
     n = critics[0][0].shape[0] // members
     if n > 1:
         x = x.unsqueeze(1).expand(-1, n, -1, -1).reshape(members * n, rows, -1)  # (P * n, B, O + A)
-    return mlp(x, critics).view(members, n, rows)
+    return record(x, critics)
+
+
+def q_values(critics: Layers, obs: Tensor, action: Tensor) -> Tensor:
+    """All critics of every member: (P, B, O), (P, B, A) -> (P, n, B)."""
+    members, rows, _ = obs.shape
+    return q_tape(critics, obs, action).output.view(members, -1, rows)
 
 
 def least(q: Tensor) -> Tensor:
@@ -219,8 +226,8 @@ class ActorCritic(ABC):
             return EachPotential([RandomDynamic(seed, self._shared.random_period) for seed in self._seeds])
         return Bootstrapped()
 
-    def _adam(self, network: nn.Module) -> torch.optim.Adam:
-        return torch.optim.Adam(network.parameters(), self._shared.learning_rate, fused=True)
+    def _adam(self, network: nn.Module) -> Adam:
+        return Adam(network.parameters(), self._shared.learning_rate)
 
     # ---- what the records and the checkpoints need
 
@@ -279,13 +286,6 @@ class ActorCritic(ABC):
 def frozen_copy(network: StackedMLP) -> StackedMLP:
     """A network of its own with the same weights, never trained by gradients."""
     return copy.deepcopy(network).requires_grad_(False)
-
-
-def descend(output: Tensor, gradient: Tensor, optimizer: torch.optim.Adam) -> None:
-    """One step of the optimiser, given the gradient of the loss with respect to `output`."""
-    optimizer.zero_grad()
-    torch.autograd.backward(output, gradient)
-    optimizer.step()
 
 
 @torch.no_grad()

@@ -2,6 +2,9 @@
 
 The leading axis holds networks that know nothing of each other: the members of a population, TD3's twin
 critics, or both. One network is the ordinary case and pays nothing for the axis.
+
+These networks are so small that recording them for automatic differentiation would cost a good part of a
+gradient step. So `record` keeps what a pass needs to be differentiated, and the `Tape` has the gradients.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -21,66 +25,101 @@ Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 def mlp(x: Tensor, layers: Layers) -> Tensor:
     """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), ReLU in between."""
     if torch.is_grad_enabled():
-        y: Tensor = _MLP.apply(x, *itertools.chain.from_iterable(layers))  # type: ignore[no-untyped-call]
+        y: Tensor = _Differentiable.apply(x, *itertools.chain.from_iterable(layers))  # type: ignore[no-untyped-call]
         return y
-    return _activations(x, layers)[-1]
+    return record(x, layers).output
 
 
-def _activations(x: Tensor, layers: Layers) -> list[Tensor]:
-    """What goes into each layer, and what comes out of the last."""
-    inputs = [x]
-    for i, (weight, bias) in enumerate(layers):
-        y = _linear(inputs[-1], weight, bias)
-        inputs.append(y if i == len(layers) - 1 else y.relu_())
-    return inputs
+def record(x: Tensor, layers: Layers) -> Tape:
+    """`mlp`, with what its gradients need."""
+    weights = [_unstacked(weight) for weight, _ in layers]
+    inputs = [_unstacked(x)]
+    for weight, (_, bias) in zip(weights, layers, strict=True):
+        y = _affine(inputs[-1], weight, _unstacked(bias))
+        inputs.append(y if len(inputs) == len(layers) else y.relu_())
+    return Tape(_stacked(inputs.pop()), inputs, weights)
 
 
-class _MLP(torch.autograd.Function):
-    """`mlp` with its gradients by hand: a third of the operations that recording each of its steps would take."""
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """One pass through P networks."""
+
+    output: Tensor  # (P, B, out)
+    inputs: list[Tensor]
+    """What went into each layer."""
+    weights: list[Tensor]
+
+    def gradients(self, of_output: Tensor) -> list[Tensor]:
+        """Of the weights and biases, layer by layer, given the gradient of the output."""
+        gradients: list[Tensor] = []
+        gradient = _unstacked(of_output)
+        for i in reversed(range(len(self.inputs))):
+            gradients += [_stacked(gradient.sum(dim=-2, keepdim=True)), _stacked(_product(self.inputs[i].mT, gradient))]
+            if i > 0:
+                gradient = self._before(i, gradient)
+        return gradients[::-1]
+
+    def input_gradient(self, of_output: Tensor) -> Tensor:
+        """Of the input (P, B, in), given the gradient of the output."""
+        gradient = _unstacked(of_output)
+        for i in reversed(range(1, len(self.inputs))):
+            gradient = self._before(i, gradient)
+        return _stacked(_product(gradient, self.weights[0].mT))
+
+    def _before(self, i: int, gradient: Tensor) -> Tensor:
+        """The gradient before the ReLU that feeds layer i, given the one after that layer."""
+        gradient = _product(gradient, self.weights[i].mT)
+        # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
+        torch.ops.aten.threshold_backward.grad_input(gradient, self.inputs[i], 0, grad_input=gradient)
+        return gradient
+
+
+class _Differentiable(torch.autograd.Function):
+    """`mlp` as a step of automatic differentiation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
-        layers = list(zip(parameters[::2], parameters[1::2], strict=True))
-        *inputs, y = _activations(x, layers)
-        ctx.save_for_backward(*inputs, *(weight for weight, _ in layers))
-        return y
+        tape = record(x, list(zip(parameters[::2], parameters[1::2], strict=True)))
+        ctx.save_for_backward(*tape.inputs, *tape.weights)
+        return tape.output
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        depth = len(saved) // 2
-        gradients: list[Tensor | None] = [None] * (2 * depth + 1)
-        for i in reversed(range(depth)):
-            x, weight = saved[i], saved[depth + i]
-            if ctx.needs_input_grad[1 + 2 * i]:
-                gradients[1 + 2 * i] = _product(x.mT, gradient)
-                gradients[2 + 2 * i] = gradient.sum(dim=1, keepdim=True)
-            if i > 0:
-                gradient = _product(gradient, weight.mT)
-                # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
-                torch.ops.aten.threshold_backward.grad_input(gradient, x, 0, grad_input=gradient)
-            elif ctx.needs_input_grad[0]:
-                gradients[0] = _product(gradient, weight.mT)
-        return tuple(gradients)
+        saved = list(ctx.saved_tensors)
+        half = len(saved) // 2
+        tape = Tape(gradient, saved[:half], saved[half:])  # what came out is not needed any more
+        of_input = tape.input_gradient(gradient) if ctx.needs_input_grad[0] else None
+        return of_input, *tape.gradients(gradient)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if weight.shape[0] == 1:  # the plain product starts quicker than the batched one
-        return torch.addmm(bias[0], x[0], weight[0]).unsqueeze(0)
+# One network is computed without the leading axis: the plain product starts quicker than the batched one.
+
+
+def _unstacked(x: Tensor) -> Tensor:
+    return x.squeeze(0)
+
+
+def _stacked(x: Tensor) -> Tensor:
+    return x if x.ndim == 3 else x.unsqueeze(0)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if weight.ndim == 2:
+        return torch.addmm(bias, x, weight)
     if weight.shape[2] == 1:
         return _product(x, weight).add_(bias)
     return torch.baddbmm(bias, x, weight)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """`a @ b` for every member: (P, n, k), (P, k, m) -> (P, n, m)."""
-    if a.shape[0] == 1:
-        return torch.mm(a[0], b[0]).unsqueeze(0)
+    """`a @ b` for every network."""
+    if a.ndim == 2:
+        return torch.mm(a, b)
     if a.shape[2] == 1:
         return a * b
     if b.shape[2] == 1:  # MKL's batched product is several times slower than this where one column comes out
-        return (a * b.mT).sum(dim=-1, keepdim=True)
+        return torch.stack([torch.mm(a_one, b_one) for a_one, b_one in zip(a, b, strict=True)])
     return torch.bmm(a, b)
 
 
@@ -107,9 +146,9 @@ class StackedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return mlp(x, self.layers)
 
-    def frozen(self, members: slice = slice(None)) -> Layers:
-        """Some of the networks as constants: gradients pass through them to the input, none reach the weights."""
-        return [(weight.detach()[members], bias.detach()[members]) for weight, bias in self.layers]
+    def every(self, n: int) -> Layers:
+        """Networks 0, n, 2n, ... of the stack."""
+        return [(weight[::n], bias[::n]) for weight, bias in self.layers]
 
     @torch.no_grad()
     def copy_from(self, member: int, linears: Sequence[nn.Linear]) -> None:
