@@ -16,6 +16,7 @@ from bsrs.errors import unknown
 CONFIGS: dict[str, str] = {
     "dqn": "bsrs.config.dqn:DQNConfig",
     "sac": "bsrs.config.sac:SACConfig",
+    "tabular": "bsrs.config.table_run:TableRunConfig",
     "td3": "bsrs.config.td3:TD3Config",
 }
 
@@ -23,6 +24,7 @@ CONFIGS: dict[str, str] = {
 _SUITS: dict[str, tuple[tuple[str, str], ...]] = {
     "dqn": (("atari:*", "atari"), ("minatar:*", "minatar"), ("*", "classic")),
     "sac": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
+    "tabular": (("*", "exact"),),
     "td3": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
 }
 

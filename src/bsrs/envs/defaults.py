@@ -21,4 +21,5 @@ def spec_of(env: str) -> EnvSpec:
 
 def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
     """The preset that suits the kind of env, with `fields` in place of what it says."""
-    return preset(algorithm, suitable_preset(algorithm, spec_of(env).kind, env), env=env, **fields)
+    kind = "table" if algorithm == "tabular" else spec_of(env).kind
+    return preset(algorithm, suitable_preset(algorithm, kind, env), env=env, **fields)

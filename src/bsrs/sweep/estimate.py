@@ -14,6 +14,8 @@ from bsrs.envs.defaults import spec_of
 from bsrs.store.names import folder_name
 from bsrs.store.read import checkpoint_step
 
+Learning = DQNConfig | ActorCriticConfig
+
 # Measured on one core of a server of 2024: seconds of an env step, and of a gradient step at the preset's batch.
 # (algorithm, kind of env) -> (step, gradient step). Other machines differ by a factor of two or three.
 SECONDS: dict[tuple[str, str], tuple[float, float]] = {
@@ -23,6 +25,7 @@ SECONDS: dict[tuple[str, str], tuple[float, float]] = {
     ("td3", "gym"): (1.5e-4, 1.0e-2),
     ("sac", "gym"): (1.5e-4, 1.2e-2),
 }
+TABLE_SECONDS = 0.05
 # A process with PyTorch and everything else imported.
 PROCESS_BYTES = 350e6
 # Steps of a usual episode, which evaluations play.
@@ -49,6 +52,8 @@ def estimate(configs: Sequence[TrainingConfig], root: Path, members: int = 1) ->
 
 def run_seconds(config: TrainingConfig) -> float:
     """Seconds of one run on one core."""
+    if not isinstance(config, Learning):
+        return TABLE_SECONDS
     kind = spec_of(config.env).kind
     step, gradient_step = SECONDS[config.algorithm, kind]
     evaluations = config.steps // config.eval_every if config.eval_every else 1
@@ -56,16 +61,16 @@ def run_seconds(config: TrainingConfig) -> float:
     return steps * step + gradient_steps(config) * gradient_step
 
 
-def gradient_steps(config: TrainingConfig) -> float:
+def gradient_steps(config: Learning) -> float:
     """Gradient steps of one run."""
-    assert isinstance(config, (DQNConfig, ActorCriticConfig))
     learning = max(config.steps - config.learning_starts, 0)
     return learning * config.gradient_steps / config.train_freq if config.gradient_steps > 0 else learning
 
 
 def replay_bytes(config: TrainingConfig) -> float:
     """Memory of one run's replay: stacked frames are kept once, of other observations this one and the next."""
-    assert isinstance(config, (DQNConfig, ActorCriticConfig))
+    if not isinstance(config, Learning):
+        return 0.0
     spec = spec_of(config.env)
     size = math.prod(spec.obs_shape) * (1 if spec.obs_dtype == "uint8" else 4)
     each = size // spec.frame_stack if spec.frame_stack > 1 else 2 * size

@@ -115,7 +115,8 @@ def _populations(configs: Sequence[TrainingConfig], root: Path, members: int) ->
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
     """How one run of the sweep is carried out."""
-    every = options.checkpoint_every or (50_000 if spec_of(config.env).is_image else 10_000)
+    has_images = config.algorithm != "tabular" and spec_of(config.env).is_image
+    every = options.checkpoint_every or (50_000 if has_images else 10_000)
     return RunOptions(
         resume=True,
         device=options.device,

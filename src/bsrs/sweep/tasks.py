@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from bsrs.config.options import RunOptions
+from bsrs.config.table_run import TableRunConfig
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import Damaged, DiskFull, clear_words_when_full
@@ -65,16 +67,27 @@ def work(task: Task) -> Ended:
 
 
 def _train(task: Task) -> None:
-    from bsrs.run import run
     from bsrs.store.checkpoint import set_aside
 
     left = [config for config in task.configs if not has_ended(task.root / folder_name(config))]
     if not left:
         return
-    folders = [task.root / folder_name(config) for config in left]
     try:
-        run(left, folders, task.options)
+        _run(left, task)
     except Damaged as error:
         # Runs are repeatable: what a disk did not keep is made again.
         set_aside(error.run)
-        run(left, folders, task.options)
+        _run(left, task)
+
+
+def _run(configs: Sequence[TrainingConfig], task: Task) -> None:
+    from bsrs.run import run
+    from bsrs.sweep.tables import solve_run
+
+    folders = [task.root / folder_name(config) for config in configs]
+    if isinstance(configs[0], TableRunConfig):
+        for config, folder in zip(configs, folders, strict=True):
+            assert isinstance(config, TableRunConfig)
+            solve_run(config, folder, task.options)
+    else:
+        run(configs, folders, task.options)
