@@ -1,36 +1,39 @@
-"""Solving a table by repeating an operator until nothing moves, and saying honestly how that ended."""
+"""Solving a table: the front door to all solvers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, unknown
+from bsrs.tabular.adaptive import accelerate
+from bsrs.tabular.backup import Backup
+from bsrs.tabular.iterate import Batch, Outcome, Watch, solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
-from bsrs.tabular.operators import greedy_policy, shaped_bellman, state_value
+from bsrs.tabular.operators import greedy_policy, state_value
+from bsrs.tabular.policy_iteration import midrange, modified_policy_iteration
 
-Outcome = Literal["converged", "diverged", "exhausted"]
-
-# An iterate that has moved this many times further than its first step will not come back.
-DIVERGENCE = 1e8
+Method = Literal["iterate", "midrange", "mpi", "auto"]
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the iteration found, and how it got there."""
+    """What a solver found, and how it got there."""
 
     q: Floats  # (S, A) fixed point of the operator that was iterated: shaped, if eta is not zero
     value: Floats  # (S,) its maximum over actions
     policy: Ints  # (S,)
-    applications: int
-    residuals: Floats  # (applications,) sup-norm between iterates
+    applications: int  # of the operator, those of refused proposals too
+    residuals: Floats  # (applications,) sup-norm between iterates; for midrange and mpi half the width of its range
     outcome: Outcome
-    eta: float | Floats
+    eta: float | Floats  # the constant that is part of `q`; zero for the methods that choose eta as they go
     gamma: float
+    method: str = "iterate"  # what was done
+    schedule: Floats | None = None  # eta of each step, where it was chosen as the solve went on
+    sweeps: int = 0  # applications of a single policy's operator, each about 1 / A of the work
 
     @property
     def optimal_value(self) -> Floats:
@@ -42,27 +45,97 @@ def solve(
     mdp: MDP,
     gamma: float,
     *,
-    eta: float | npt.ArrayLike = 0.0,
+    eta: float | npt.ArrayLike | str = 0.0,
+    method: Method = "iterate",
     init: npt.ArrayLike | None = None,
     tol: float = 1e-6,
     max_steps: int = 100_000,
     temperature: float = 0.0,
+    memory: int = 5,
+    dtype: Any = np.float64,
+    threads: int | None = None,
+    watch: Watch | None = None,
 ) -> Solution:
-    """Apply the self-shaped operator until two iterates differ by less than `tol` in the sup-norm.
+    """Solve the table to a residual of `tol`.
 
-    `eta` is a number or one per state; `init` the first Q, (S, A) or a number (default zero).
+    `method="iterate"` applies the self-shaped operator with `eta`: a number or one per state, which is the paper's
+    iteration, stopped when two Q tables differ by less than `tol` in the sup-norm; or the name of a rule that chooses
+    it in every step (`aitken`, `aitken-states`, `anderson` with its `memory`, `spectral`; see `adaptive`).
+    `midrange` and `mpi` are the solvers for large tables (see `policy_iteration`), and `auto` picks by size and
+    structure; `Solution.method` says what. `init` is the first Q, (S, A) or a number (default zero).
     """
-    scale = np.asarray(eta, dtype=np.float64)
-    start = np.zeros(mdp.rewards.shape) if init is None else np.asarray(init, dtype=np.float64)
-    batch = solve_many(
-        mdp,
-        gamma,
-        eta=scale[None],
-        init=np.broadcast_to(start, mdp.rewards.shape)[None],
-        tol=tol,
-        max_steps=max_steps,
-        temperature=temperature,
-    )
+    if method not in get_args(Method):
+        raise unknown("method", method, get_args(Method))
+    _check_tol(tol, dtype, mdp, gamma)
+    first = None if init is None else np.broadcast_to(np.asarray(init, dtype=np.float64), mdp.rewards.shape)
+    if method == "iterate" and not isinstance(eta, str):
+        scale = np.asarray(eta, dtype=np.float64)
+        batch = solve_many(
+            mdp,
+            gamma,
+            eta=scale[None],
+            init=np.zeros((1, *mdp.rewards.shape)) if first is None else first[None],
+            tol=tol,
+            max_steps=max_steps,
+            temperature=temperature,
+            dtype=dtype,
+            threads=threads,
+            watch=watch,
+        )
+        return _constant_solution(batch, scale, gamma, temperature)
+    backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
+    if method == "auto":
+        method, eta = _choose(backup, eta)
+    if isinstance(eta, str):
+        if method != "iterate":
+            raise BadInput(f"method {method} was given eta {eta!r}; expected a number: it repeats one relaxation")
+        return _solve_adaptive(backup, eta, first, tol, max_steps, memory, watch)
+    return _solve_bounded(backup, method, eta, first, tol, max_steps, watch)
+
+
+def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
+    if not tol > 0:
+        raise BadInput(f"tol is {tol}; expected a positive number")
+    largest = float(np.abs(mdp.rewards).max()) / (1.0 - check_gamma(gamma))
+    finest = 4.0 * float(np.finfo(dtype).eps) * largest
+    if np.dtype(dtype) != np.float64 and tol < finest:
+        raise BadInput(f"tol is {tol:g}; {np.dtype(dtype)} resolves values up to {largest:g} to {finest:.1g} at best")
+
+
+def _choose(backup: Backup, eta: object) -> tuple[Method, float | str]:
+    """Small tables: fewest applications. Large ones: value has to travel, so the cheapest sweeps."""
+    if not (isinstance(eta, (int, float)) and eta == 0):
+        raise BadInput(f"method auto was given eta {eta!r}; expected none: it chooses")
+    return ("mpi", 0.0) if backup.is_large else ("iterate", "anderson")
+
+
+def _solve_adaptive(
+    backup: Backup, eta: str, init: Floats | None, tol: float, max_steps: int, memory: int, watch: Watch | None
+) -> Solution:
+    start = backup.first_value(init)
+    end = accelerate(backup, start, eta, tol=tol, max_steps=max_steps, memory=memory, watch=watch)
+    return _solution(backup, end.point.value, end.residuals, end.converged, method=eta, schedule=end.schedule)
+
+
+def _solve_bounded(
+    backup: Backup, method: Method, eta: Any, init: Floats | None, tol: float, max_steps: int, watch: Watch | None
+) -> Solution:
+    if np.ndim(eta) != 0 or not np.isfinite(eta):
+        raise BadInput(f"method {method} was given an eta of shape {np.shape(eta)}; expected one finite number")
+    run = midrange if method == "midrange" else modified_policy_iteration
+    end = run(backup, backup.first_value(init), eta=float(eta), tol=tol, max_steps=max_steps, watch=watch)
+    return _solution(backup, end.value, end.residuals, end.converged, method=method, sweeps=end.sweeps)
+
+
+def _solution(backup: Backup, value: Floats, residuals: Floats, converged: bool, **how: Any) -> Solution:
+    """Read Q out at the end: the last application once more, this time keeping what it saw; so it is not counted."""
+    q = backup.q(value)
+    outcome: Outcome = "converged" if converged else "exhausted"
+    best = state_value(q, backup.temperature)
+    return Solution(q, best, greedy_policy(q), len(residuals), residuals, outcome, 0.0, backup.gamma, **how)
+
+
+def _constant_solution(batch: Batch, eta: Floats, gamma: float, temperature: float) -> Solution:
     q = batch.q[0]
     return Solution(
         q=q,
@@ -71,74 +144,9 @@ def solve(
         applications=int(batch.applications[0]),
         residuals=batch.residuals[: batch.applications[0], 0],
         outcome=batch.outcomes[0],
-        eta=float(scale) if scale.ndim == 0 else scale,
+        eta=float(eta) if eta.ndim == 0 else eta,
         gamma=gamma,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """The ends of K iterations that ran side by side."""
-
-    q: Floats  # (K, S, A)
-    applications: Ints  # (K,)
-    residuals: Floats  # (most applications, K), NaN after a run's end
-    outcomes: list[Outcome]
-
-
-def solve_many(
-    mdp: MDP,
-    gamma: float,
-    *,
-    eta: npt.ArrayLike,
-    init: npt.ArrayLike,
-    tol: float = 1e-6,
-    max_steps: int = 100_000,
-    temperature: float = 0.0,
-) -> Batch:
-    """K iterations at once: `eta` is (K,) or (K, S), `init` is (K, S, A). Each one stops on its own."""
-    check_gamma(gamma)
-    first = np.asarray(init, dtype=np.float64)
-    scales = np.asarray(eta, dtype=np.float64)
-    _check_batch(mdp, first, scales, tol)
-    scales = scales.T if scales.ndim == 2 else scales[None]  # (S or 1, K)
-
-    def operator(q: Floats, running: Ints) -> Floats:
-        return shaped_bellman(mdp, gamma, q, scales[:, running], temperature=temperature)
-
-    return _iterate(operator, np.moveaxis(first, 0, -1).copy(), tol, max_steps)
-
-
-def _check_batch(mdp: MDP, init: Floats, eta: Floats, tol: float) -> None:
-    if init.ndim != 3 or init.shape[1:] != mdp.rewards.shape:
-        raise BadInput(f"init has shape {init.shape[1:]}; expected {mdp.rewards.shape}, one number a state and action")
-    if eta.shape not in ((len(init),), (len(init), mdp.n_states)):
-        raise BadInput(f"eta has shape {eta.shape[1:]}; expected a number or one per state, ({mdp.n_states},)")
-    if not tol > 0:
-        raise BadInput(f"tol is {tol}; expected a positive number")
-
-
-def _iterate(operator: Callable[[Floats, Ints], Floats], q: Floats, tol: float, max_steps: int) -> Batch:
-    """Repeat `operator` on the columns that are still running; a column leaves when it converged or diverged."""
-    n_runs = q.shape[-1]
-    applications = np.zeros(n_runs, dtype=np.int64)
-    outcomes: list[Outcome] = ["exhausted"] * n_runs
-    history: list[Floats] = []
-    running = np.arange(n_runs)
-    while len(running) and len(history) < max_steps:
-        with np.errstate(over="ignore", invalid="ignore"):
-            new = operator(q[..., running], running)
-            residual = np.abs(new - q[..., running]).max(axis=(0, 1))
-        q[..., running] = new
-        applications[running] += 1
-        row = np.full(n_runs, np.nan)
-        row[running] = residual
-        history.append(row)
-        converged = residual < tol
-        diverged = ~(residual <= DIVERGENCE * np.maximum(history[0][running], tol))
-        for kind, mask in (("converged", converged), ("diverged", diverged)):
-            for run in running[mask]:
-                outcomes[run] = kind  # type: ignore[assignment]
-        running = running[~(converged | diverged)]
-    residuals = np.array(history).reshape(-1, n_runs)
-    return Batch(np.moveaxis(q, -1, 0), applications, residuals, outcomes)
+__all__ = ["Batch", "Method", "Outcome", "Solution", "Watch", "solve", "solve_many"]

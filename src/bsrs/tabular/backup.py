@@ -1,0 +1,144 @@
+"""The plain Bellman operator on value functions, by SciPy for small tables and by the fused kernels for large ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sparse
+
+from bsrs.errors import BadInput
+from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
+from bsrs.tabular.memory import require
+from bsrs.tabular.operators import expected_next, greedy_policy, state_value
+
+if TYPE_CHECKING:
+    from bsrs.tabular.kernels import Table
+
+# From this many transitions on the kernels are worth the seconds that compiling them takes, once per machine.
+LARGE = 200_000
+
+
+def is_large(mdp: MDP) -> bool:
+    """Whether the kernels are to be used."""
+    return bool(mdp.transitions.nnz >= LARGE)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A value function, what the operator makes of it, and the range of the difference."""
+
+    value: Floats  # (S,)
+    image: Floats  # (S,) B value
+    low: float
+    high: float
+
+    @property
+    def residual(self) -> float:
+        """The sup-norm of B value - value."""
+        return max(abs(self.low), abs(self.high))
+
+    @cached_property
+    def change(self) -> Floats:
+        """(S,) B value - value."""
+        return self.image - self.value
+
+
+class Backup:
+    """B of one MDP and discount."""
+
+    def __init__(
+        self, mdp: MDP, gamma: float, *, temperature: float = 0.0, dtype: Any = np.float64, threads: int | None = None
+    ) -> None:
+        self.mdp, self.gamma, self.temperature = mdp, check_gamma(gamma), temperature
+        self.dtype, self._threads = np.dtype(dtype), threads
+        self.is_large = temperature == 0.0 and is_large(mdp)
+        # Anderson's method keeps most: six points of three value functions each, and as much in passing.
+        require(36 * mdp.n_states * self.dtype.itemsize + 2 * mdp.rewards.nbytes, f"solving {mdp.n_states:,} states")
+
+    @cached_property
+    def table(self) -> Table:
+        """The MDP as the kernels want it."""
+        from bsrs.tabular import kernels
+
+        kernels.set_threads(self._threads)
+        return kernels.compact(self.mdp, self.dtype)
+
+    @cached_property
+    def may_end(self) -> bool:
+        """Whether some step can end the episode: then a constant added to the value does not pass through B."""
+        ends = self.mdp.terminates is not None and bool(self.mdp.terminates.any())
+        return ends or bool((np.diff(self.mdp.transitions.indptr) == 0).any())
+
+    def __call__(self, value: Floats) -> Point:
+        image = np.empty_like(value)
+        return Point(value, image, *self.apply(value, image))
+
+    def apply(
+        self, value: Floats, out: Floats, *, omega: float = 1.0, policy: Ints | None = None
+    ) -> tuple[float, float]:
+        """out = value + omega (B value - value); the range of B value - value. Greedy actions go to `policy`."""
+        if self.is_large:
+            from bsrs.tabular import kernels
+
+            return kernels.back_up(self.table, self.gamma, value, out, omega=omega, policy=policy)
+        q = self.q(value)
+        if policy is not None:
+            policy[:] = greedy_policy(q)
+        return _relax(value, state_value(q, self.temperature), omega, out)
+
+    def q(self, value: Floats) -> Floats:
+        """(S, A) r + gamma E value(s')."""
+        if self.is_large:
+            from bsrs.tabular import kernels
+
+            q = np.empty(self.mdp.rewards.shape, dtype=self.dtype)
+            kernels.action_values(self.table, self.gamma, value, q)
+            return q
+        return np.asarray(self.mdp.rewards + self.gamma * expected_next(self.mdp, value), dtype=self.dtype)
+
+    def first_value(self, init: Floats | None) -> Floats:
+        """(S,) the value function of a first Q, or zero."""
+        if init is None:
+            return np.zeros(self.mdp.n_states, dtype=self.dtype)
+        return state_value(init, self.temperature).astype(self.dtype)
+
+
+class Chain:
+    """T of one policy after another: the operator without the maximum, on S rows instead of S * A."""
+
+    def __init__(self, backup: Backup) -> None:
+        if backup.temperature != 0.0:
+            raise BadInput("policy iteration takes the hard maximum; expected temperature 0")
+        self._backup = backup
+        self._table: Table | None = None
+        self._matrix: sparse.csr_array | None = None
+        self._rewards: Floats = np.empty(0)
+
+    def follow(self, policy: Ints) -> None:
+        """From now on this policy."""
+        if self._backup.is_large:
+            from bsrs.tabular import kernels
+
+            self._table = kernels.restrict(self._backup.table, policy, self._table)
+        else:
+            mdp = self._backup.mdp
+            self._matrix = mdp.chain(policy)
+            self._rewards = mdp.rewards[np.arange(mdp.n_states), policy]
+
+    def apply(self, value: Floats, out: Floats, *, omega: float = 1.0) -> tuple[float, float]:
+        """out = value + omega (T value - value); the range of T value - value."""
+        if self._table is not None:
+            from bsrs.tabular import kernels
+
+            return kernels.back_up(self._table, self._backup.gamma, value, out, omega=omega)
+        assert self._matrix is not None, "follow a policy first"
+        return _relax(value, self._rewards + self._backup.gamma * (self._matrix @ value), omega, out)
+
+
+def _relax(value: Floats, image: Floats, omega: float, out: Floats) -> tuple[float, float]:
+    change = image - value
+    out[:] = image if omega == 1.0 else value + omega * change
+    return float(change.min()), float(change.max())
