@@ -6,12 +6,10 @@ Same env, same hyperparameters, same threads, all of them learning from the star
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
 
-from bsrs.bench.timing import Result, Runner, median_ratio, race
+from bsrs.bench.timing import Result, Runner, median_ratio, race, time_shares
 from bsrs.config.algorithms import preset
 from bsrs.config.dqn import DQNConfig
 from bsrs.errors import MissingExtra
@@ -97,19 +95,13 @@ class Ours:
 
     def _shares(self) -> dict[str, float]:
         """One more block, with a stopwatch on each part."""
-        seconds: Counter[str] = Counter()
-        for part, owner, method in (
-            ("acting", self._agent, "act"),
-            ("env", self._loop.members[0].envs, "step"),
-            ("sampling", self._agent, "sample"),
-            ("update", self._agent, "gradient_step"),
-        ):
-            setattr(owner, method, _timed(getattr(owner, method), part, seconds))
-        start = time.perf_counter()
-        self.run(self._block)
-        total = time.perf_counter() - start
-        parts = {part: seconds[part] / total for part in ("env", "acting", "sampling", "update")}
-        return {name: round(share, 3) for name, share in {**parts, "rest": 1 - sum(parts.values())}.items()}
+        parts = {
+            "env": (self._loop.members[0].envs, "step"),
+            "acting": (self._agent, "act"),
+            "sampling": (self._agent, "sample"),
+            "update": (self._agent, "gradient_step"),
+        }
+        return time_shares(lambda: self.run(self._block), parts)
 
 
 _SAME_NAME = (
@@ -174,13 +166,3 @@ def _sb3_env(case: str, env: str) -> Any:
 def _untouched_mb(nbytes: int, filled: int, capacity: int) -> float:
     """What the replay will still take once it is full: the system gives memory out when it is first written."""
     return nbytes * (1 - filled / capacity) / 1e6
-
-
-def _timed(call: Callable[..., Any], part: str, seconds: Counter[str]) -> Callable[..., Any]:
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        start = time.perf_counter()
-        result = call(*args, **kwargs)
-        seconds[part] += time.perf_counter() - start  # type: ignore[assignment]
-        return result
-
-    return timed

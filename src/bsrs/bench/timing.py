@@ -8,6 +8,7 @@ import resource
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,28 +27,34 @@ class Runner(Protocol):
 
 
 class Contestant:
-    """A `Runner` in a process of its own, made there by `build(**settings)`."""
+    """A `Runner` in a process of its own, made there by `build(**settings)`; or several such at the same time."""
 
-    def __init__(self, build: Callable[..., Runner], **settings: Any) -> None:
+    def __init__(self, build: Callable[..., Runner], *, processes: int = 1, **settings: Any) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
-        self._process.start()
-        theirs.close()
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
 
     def run(self, steps: int) -> float:
-        """Steps per second of one block."""
-        return steps / float(self._ask(steps))
+        """Steps per second of one block, of all processes together."""
+        return sum(steps / float(seconds) for seconds in self._ask(steps))
 
     def report(self) -> dict[str, Any]:
-        """What the runner reports, with the `peak_mb` of its process."""
-        report: dict[str, Any] = self._ask(None)
-        return report
+        """What the first process' runner reports, with the `peak_mb` of all of them."""
+        reports: list[dict[str, Any]] = self._ask(None)
+        return {**reports[0], "peak_mb": sum(report["peak_mb"] for report in reports)}
 
-    def _ask(self, question: int | None) -> Any:
-        self._pipe.send(question)
+    def _ask(self, question: int | None) -> list[Any]:
+        for pipe in self._pipes:
+            pipe.send(question)
         try:
-            return self._pipe.recv()
+            return [pipe.recv() for pipe in self._pipes]
         except EOFError:
             raise RuntimeError("a contestant's process died: its error is printed above") from None
 
@@ -55,9 +62,10 @@ class Contestant:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pipe.close()
-        self._process.terminate()
-        self._process.join()
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            pipe.close()
+            process.terminate()
+            process.join()
 
 
 def _serve(pipe: Connection, build: Callable[..., Runner], settings: dict[str, Any]) -> None:
@@ -115,6 +123,28 @@ def _rotated(names: Sequence[str], turn: int) -> list[str]:
     """Nobody is always first."""
     shift = turn % len(names)
     return [*names[shift:], *names[:shift]]
+
+
+def time_shares(run: Callable[[], None], parts: Mapping[str, tuple[Any, str]]) -> dict[str, float]:
+    """What part of the time of `run` is spent in each of the named methods (owner, name), and in the rest."""
+    seconds: Counter[str] = Counter()
+    for part, (owner, method) in parts.items():
+        setattr(owner, method, _timed(getattr(owner, method), part, seconds))
+    start = time.perf_counter()
+    run()
+    total = time.perf_counter() - start
+    shares = {part: seconds[part] / total for part in parts}
+    return {name: round(share, 3) for name, share in {**shares, "rest": 1 - sum(shares.values())}.items()}
+
+
+def _timed(call: Callable[..., Any], part: str, seconds: Counter[str]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        result = call(*args, **kwargs)
+        seconds[part] += time.perf_counter() - start  # type: ignore[assignment]
+        return result
+
+    return timed
 
 
 def median_ratio(ours: Result, theirs: Result) -> float:

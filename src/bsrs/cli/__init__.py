@@ -39,6 +39,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("sweep", "sac"): ("bsrs.cli.sweep:sac", "envs x etas x seeds of SAC; again to continue"),
     ("sweep", "td3"): ("bsrs.cli.sweep:td3", "envs x etas x seeds of TD3; again to continue"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
+    ("bench", "td3"): ("bsrs.cli.bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }
 
 

@@ -31,6 +31,18 @@ def dqn(arguments: BenchArguments) -> None:
     print_table("where our time goes", document["shares"])
 
 
+def td3(arguments: BenchArguments) -> None:
+    """Env steps per second of TD3 and SAC."""
+    from bsrs.bench.td3 import bench
+
+    document = bench(quick=arguments.quick, threads=arguments.threads)
+    if arguments.json:
+        print(json.dumps(document))
+        return
+    print_table("TD3 and SAC on Pendulum, env steps per second while learning", document["rows"])
+    print_table("where our time goes", document["shares"])
+
+
 def print_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Rows that share their keys, as a table."""
     from rich.console import Console
