@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,10 @@ Value = Callable[[Series], Array]  # a number for each run: (runs,)
 
 @dataclass(frozen=True)
 class Scope:
-    """How long the paper trained, and the command that trains as much."""
+    """How long a run must be for a verdict, and the command that trains as much as the paper."""
 
-    steps: int
+    steps: Mapping[str, int]
+    """Env -> env steps, as its preset has them: the paper's, for the paper's envs."""
     command: str
 
 
@@ -42,9 +43,10 @@ def too_small(series: Sequence[Series], scope: Scope) -> str:
     if not series:
         return "not among these runs"
     seeds = min(len(each.seeds) for each in series)
-    steps = min(each.config.steps for each in series)
+    shortest = min(series, key=lambda each: each.config.steps / scope.steps[each.env])
+    steps, needed = shortest.config.steps, scope.steps[shortest.env]
     reasons = [f"{seeds} of at least {FEWEST_SEEDS} seeds"] if seeds < FEWEST_SEEDS else []
-    reasons += [f"{steps:,} of the paper's {scope.steps:,} steps"] if steps < scope.steps else []
+    reasons += [f"{steps:,} of {needed:,} steps"] if steps < needed else []
     return "too small to tell: " + ", ".join(reasons) if reasons else ""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -35,18 +36,31 @@ class Experiment:
     judge: Callable[[Sequence[Series], Scope], list[Claim]]
     cluster: bool = False
     """Whether the paper's scale is out of reach of one machine."""
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    """What the smallest scale changes in the sweep's, so that there is enough to draw."""
 
-    @property
-    def scope(self) -> Scope:
-        """How long the paper trained, and what it takes to do that again."""
-        sweep = read_sweep(self.preset, "paper", {})
-        steps = expand(dataclasses.replace(sweep, env=sweep.env[:1], eta=sweep.eta[:1], seeds=1))[0].steps
+    def sweep(self, scale: str, envs: Sequence[str]) -> SweepConfig:
+        """At a scale, on these of its envs or, if none is named, on all."""
+        sweep = read_sweep(self.preset, scale, {})
+        for env in envs:
+            if env not in sweep.env:
+                raise unknown("env of this experiment", env, sweep.env)
+        sweep = dataclasses.replace(sweep, **self.smoke) if scale == "smoke" else sweep
+        return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep
+
+    def scope(self, envs: Sequence[str]) -> Scope:
+        """What a verdict needs."""
+        full = read_sweep(self.preset, "paper", {})
+        one_of_each = expand(dataclasses.replace(full, env=tuple(envs), eta=full.eta[:1], seeds=1))
         command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
-        return Scope(steps, f"a GPU cluster: {command} --executor slurm" if self.cluster else command)
+        where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
+        return Scope({config.env: config.steps for config in one_of_each}, where)
 
+
+TWO_GAMES = {"env": ("BoxingNoFrameskip-v4", "PongNoFrameskip-v4"), "eta": (0.0, 2.0), "seeds": 2}
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "atari": Experiment("paper-atari", draw_atari, judge_atari, cluster=True),
+    "atari": Experiment("paper-atari", draw_atari, judge_atari, cluster=True, smoke=TWO_GAMES),
     "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
     "mujoco": Experiment("paper-mujoco", draw_mujoco, judge_mujoco, cluster=True),
     "target-ablation": Experiment(
@@ -71,24 +85,16 @@ def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Seq
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
-    sweep = _only(read_sweep(experiment.preset, scale, {}), envs)
+    sweep = experiment.sweep(scale, envs)
     configs = expand(sweep)
     problems = run_sweep(configs, out, options).problems
     folders = [out / folder_name(config) for config in configs]
     series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
-    claims = experiment.judge(series, experiment.scope)
+    claims = experiment.judge(series, experiment.scope(sweep.env))
     write_claims(out / "claims.json", claims)
     with project_style():
         figures = {**experiment.draw(series), **draw_further(name, series)}
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
     return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
-
-
-def _only(sweep: SweepConfig, envs: Sequence[str]) -> SweepConfig:
-    """The part of the sweep on these envs; all of it if none is named."""
-    for env in envs:
-        if env not in sweep.env:
-            raise unknown("env of this experiment", env, sweep.env)
-    return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep

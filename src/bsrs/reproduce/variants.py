@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.curves import learning_curves
-from bsrs.figures.style import new_figure
+from bsrs.figures.style import eta_label, new_figure
 from bsrs.reproduce.claims import Claim, at_least, judged
 from bsrs.reproduce.evidence import SEED, Scope, area, curves, shared, too_small
 from bsrs.stats import Interval, bootstrap, probability_of_improvement
@@ -60,8 +60,10 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     if not pairs:
         return about(effect=None, shown="")
     effect = _improvement(pairs)
-    where = f"{len(pairs)} pairs of env and eta"
-    return about(effect=effect, shown=f"{values[0]} beats {values[1]} in {effect.estimate:.0%} of runs, {where}")
+    envs = ", ".join(sorted({first.env for first, _ in pairs}))
+    etas = ", ".join(sorted({eta_label(first.eta) for first, _ in pairs}))
+    shown = f"{values[0]} beats {values[1]} in {effect.estimate:.0%} of runs on {envs}, eta {etas}"
+    return about(effect=effect, shown=shown)
 
 
 def _pairs(series: Sequence[Series], field: str, values: tuple[str, str]) -> Iterator[tuple[Series, Series]]:
