@@ -61,7 +61,7 @@ def test_weights_start_as_those_of_linear_layers() -> None:
         bound = fan_in**-0.5
         assert weight.abs().max() <= bound
         assert bias.abs().max() <= bound
-        assert weight.std() == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert weight.detach().std() == pytest.approx(bound / 3**0.5, rel=0.05)
 
 
 def test_weights_go_to_linear_layers_and_back() -> None:
