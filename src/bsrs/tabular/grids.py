@@ -13,6 +13,7 @@ import scipy.sparse as sparse
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
 from bsrs.tabular.mdp import MDP, Floats, Ints, compressed_rows
+from bsrs.tabular.memory import require_table
 
 Goal = Literal["loop", "terminate", "reset"]
 
@@ -57,6 +58,7 @@ class GridMap:
         """No walls: the start in one corner, the goal in the opposite one."""
         if height < 1 or width < 1 or height * width < 2:
             raise BadInput(f"an open map of {height}x{width} has no room; expected at least two cells")
+        require_table(height * width, len(MOVES), 1)
         cells = np.full((height, width), "F")
         cells[0, 0], cells[-1, -1] = "S", "G"
         return cls(cells)
@@ -128,6 +130,7 @@ def grid_mdp(
     grid = GridMap.named(grid) if isinstance(grid, str) else grid
     if not 0.0 <= slip <= 1.0:
         raise BadInput(f"slip is {slip}; expected a probability from 0 to 1")
+    require_table(grid.n_states, len(MOVES), 1 if slip == 0.0 else 3)
     goals = grid.states_of("G")
     if random_rewards is None and not len(goals):
         raise BadInput("the map has no goal; expected at least one letter G")

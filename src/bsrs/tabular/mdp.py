@@ -11,6 +11,7 @@ import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
+from bsrs.tabular.memory import require_table
 
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
@@ -135,6 +136,7 @@ class MDP:
         """A random MDP: each state and action leads to `branching` random states; rewards are standard normal."""
         if not 1 <= branching <= n_states:
             raise BadInput(f"branching is {branching}; expected 1 to {n_states}, the number of states")
+        require_table(n_states, n_actions, branching)
         draw = stream(seed, "garnet")
         n_rows = n_states * n_actions
         targets = _distinct_rows(draw, n_rows, branching, n_states)

@@ -31,6 +31,15 @@ def require(nbytes: int, what: str) -> None:
         )
 
 
+def require_table(n_states: int, n_actions: int, width: int) -> None:
+    """BadInput if a table with `width` next states per state and action cannot be built here."""
+    entries = n_states * n_actions * width
+    # While it is built, a transition is held about four times over (12 bytes each), a state and action twice.
+    require(52 * entries + 24 * n_states * n_actions + 64 * n_states, f"a table of {n_states:,} states")
+    if entries >= 2**31:
+        raise BadInput(f"a table of {n_states:,} states has {entries:,} transitions; expected fewer than 2^31")
+
+
 def _readable(nbytes: float) -> str:
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if nbytes < 1000 or unit == "TB":

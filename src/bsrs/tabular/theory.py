@@ -8,12 +8,11 @@ by 1 - omega * mu in every step, with mu = 1 - gamma * lam.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
-from scipy.optimize import minimize_scalar
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigs
 
@@ -22,8 +21,7 @@ from bsrs.rng import stream
 from bsrs.tabular.mdp import MDP, Floats, check_gamma
 from bsrs.tabular.operators import state_value
 from bsrs.tabular.solve import solve, solve_many
-
-Complexes = npt.NDArray[np.complexfloating[Any]]
+from bsrs.tabular.spectrum import Complexes, best_relaxation, largest_relaxation
 
 # Up to this size of a communicating class all eigenvalues are computed; beyond it, the extreme ones.
 DENSE_LIMIT = 1000
@@ -85,8 +83,7 @@ def _block_spectrum(block: sparse.csr_array) -> Complexes:
 
 def spectral_limit(chain: sparse.csr_array, gamma: float) -> float:
     """The largest eta for which the iteration is stable near the fixed point: |1 - omega mu| < 1 for every mu."""
-    mu = 1.0 - check_gamma(gamma) * spectrum(chain)
-    return float((2.0 * mu.real / np.abs(mu) ** 2).min() - 1.0)
+    return largest_relaxation(1.0 - check_gamma(gamma) * spectrum(chain)) - 1.0
 
 
 @dataclass(frozen=True)
@@ -98,16 +95,9 @@ class BestEta:
 
 
 def best_eta(chain: sparse.csr_array, gamma: float) -> BestEta:
-    """Minimise max |1 - omega mu| over omega: convex, so a bounded scalar search finds it."""
-    mu = 1.0 - check_gamma(gamma) * spectrum(chain)
-    limit = float((2.0 * mu.real / np.abs(mu) ** 2).min())
-    found = minimize_scalar(
-        lambda omega: float(np.abs(1.0 - omega * mu).max()),
-        bounds=(0.0, limit),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    return BestEta(float(found.x) - 1.0, float(found.fun))
+    """Minimise max |1 - omega mu| over omega."""
+    omega, rate = best_relaxation(1.0 - check_gamma(gamma) * spectrum(chain))
+    return BestEta(omega - 1.0, rate)
 
 
 def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
