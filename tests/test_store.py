@@ -31,7 +31,7 @@ POLICY = State({"w": torch.ones(2)})
 
 
 def opened(folder: Path, config: DQNConfig = CONFIG, resume: bool = False) -> Run:
-    return Run(folder, config, resume=resume, tensorboard=False)
+    return Run(folder, config, resume=resume)
 
 
 def stopped_run(folder: Path) -> None:

@@ -57,7 +57,7 @@ def run(
     runs: list[Run] = []
     try:
         for config, folder in zip(configs, folders, strict=True):
-            runs.append(Run(folder, config, resume=options.resume, tensorboard=options.tensorboard))
+            runs.append(Run(folder, config, resume=options.resume, track=options.trackers))
         return _train(agent, runs, options, progress)
     finally:
         for one in runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,3 +20,10 @@ class RunOptions:
     """Env steps between two checkpoints; 0 writes none."""
     tensorboard: bool = True
     """Write TensorBoard's event files too."""
+    track: tuple[Literal["wandb"], ...] = ()
+    """Report to Weights & Biases as well; with WANDB_MODE=offline nothing leaves this machine."""
+
+    @property
+    def trackers(self) -> tuple[Literal["tensorboard", "wandb"], ...]:
+        """All that are wanted."""
+        return (*(("tensorboard",) if self.tensorboard else ()), *self.track)

@@ -103,7 +103,7 @@ class SweepOptions:
     tensorboard: bool = True
     """Write TensorBoard's event files too."""
     track: tuple[Literal["wandb"], ...] = ()
-    """Report to a tracker as well."""
+    """Report to Weights & Biases as well; with WANDB_MODE=offline nothing leaves this machine."""
     ray: RayOptions = field(default_factory=RayOptions)
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 

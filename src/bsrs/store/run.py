@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import platform
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,13 +19,16 @@ from bsrs.store import checkpoint
 from bsrs.store.files import BEGINNING, Lines, clear_words_when_full, write_json, write_whole
 from bsrs.store.lock import Lock
 from bsrs.store.read import FORMAT, read_config, read_result
+from bsrs.store.trackers import Tracker, TrackerName, numbers, open_trackers
 from bsrs.train import Outcome
 
 
 class Run:
     """The folder of a run that this process holds. A `Recorder` for the training loop."""
 
-    def __init__(self, folder: Path, config: TrainingConfig, *, resume: bool = False, tensorboard: bool = True) -> None:
+    def __init__(
+        self, folder: Path, config: TrainingConfig, *, resume: bool = False, track: Sequence[TrackerName] = ()
+    ) -> None:
         self.folder, self.config = folder, config
         with clear_words_when_full(folder):
             _make_folder(folder)
@@ -36,8 +40,8 @@ class Run:
             raise
         self._metrics, self._timing = Lines(folder / "metrics.jsonl"), Lines(folder / "timing.jsonl")
         self._began, self._earlier = time.monotonic(), 0.0
-        self._wants_tensorboard = tensorboard
-        self._tensorboard: Any = None
+        self._track = track
+        self._trackers: list[Tracker] = []
 
     def _take(self, resume: bool) -> None:
         """Make the folder this run's, or find that it is."""
@@ -64,13 +68,15 @@ class Run:
 
     def append(self, line: dict[str, Any]) -> None:
         self._metrics.append(line)
-        if self._tensorboard:
-            _to_tensorboard(self._tensorboard, line)
+        self._tell(line, line["kind"])
 
     def timing(self, line: dict[str, Any]) -> None:
         self._timing.append(line)
-        if self._tensorboard:
-            _to_tensorboard(self._tensorboard, {"kind": "timing", **line})
+        self._tell(line, "timing")
+
+    def _tell(self, line: dict[str, Any], kind: str) -> None:
+        for tracker in self._trackers:
+            tracker.log(numbers(line, kind), line["step"])
 
     def save(self, state: State) -> None:
         self._metrics.flush()
@@ -88,8 +94,8 @@ class Run:
         self._timing.cut(about["timing"])
         self._earlier = about["wall_time_s"]
         (self.folder / "result.json").unlink(missing_ok=True)  # of an attempt that failed
-        if self._wants_tensorboard:
-            self._tensorboard = _tensorboard(self.folder, state.info["step"] + 1 if state else 0)
+        first_step = state.info["step"] + 1 if state else 0
+        self._trackers = open_trackers(self._track, self.folder, self.config, first_step)
         return state
 
     def finish(self, outcome: Outcome, policy: State) -> None:
@@ -116,8 +122,8 @@ class Run:
         """Let go of the folder."""
         self._metrics.close()
         self._timing.close()
-        if self._tensorboard:
-            self._tensorboard.close()
+        for tracker in self._trackers:
+            tracker.close()
         self._lock.release()
 
 
@@ -148,15 +154,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-def _tensorboard(folder: Path, first_step: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
-
-
-def _to_tensorboard(writer: Any, line: dict[str, Any]) -> None:
-    for name, value in line.items():
-        if isinstance(value, (int, float)) and name != "step":
-            writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])

@@ -123,4 +123,5 @@ def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
         threads=options.threads,
         checkpoint_every=every,
         tensorboard=options.tensorboard,
+        track=options.track,
     )

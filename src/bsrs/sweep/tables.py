@@ -28,7 +28,7 @@ def solve_run(config: TableRunConfig, folder: Path, options: RunOptions) -> None
     init = random_inits(mdp, range(config.seed, config.seed + 1))[0]
     solution = solve(mdp, config.gamma, eta=config.eta, init=init, tol=config.tol, max_steps=config.steps)
     score = float(mdp.start_distribution() @ solution.optimal_value)
-    run = Run(folder, config, resume=True, tensorboard=options.tensorboard)
+    run = Run(folder, config, resume=True, track=options.trackers)
     try:
         run.load()
         for step, residual in enumerate(solution.residuals.tolist(), start=1):

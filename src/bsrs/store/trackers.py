@@ -1,0 +1,74 @@
+"""Other places where a run's records go, for those who watch them there. What counts is in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from bsrs.config.base import identity, to_dict
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import MissingExtra
+
+TrackerName = Literal["tensorboard", "wandb"]
+
+
+class Tracker(Protocol):
+    """Takes numbers."""
+
+    def log(self, values: dict[str, float], step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
+    """The trackers of a run that goes on at `first_step`."""
+    return [TensorBoard(folder, first_step) if name == "tensorboard" else WandB(folder, config) for name in names]
+
+
+def numbers(line: dict[str, Any], kind: str) -> dict[str, float]:
+    """The numbers of a record, by the names that trackers show."""
+    return {f"{kind}/{name}": v for name, v in line.items() if isinstance(v, (int, float)) and name != "step"}
+
+
+class TensorBoard:
+    """Event files in the run's folder. Events of a former process that are newer than its checkpoint are dropped."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandB:
+    """A run of Weights & Biases under the same name; offline if WANDB_MODE says so, to be synchronised later."""
+
+    def __init__(self, folder: Path, config: TrainingConfig) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise MissingExtra("--track wandb", "wandb") from None
+        self._run = wandb.init(
+            project="bsrs",
+            id=identity(config),
+            name=folder.name,
+            group=f"{config.algorithm} {config.env} eta {config.eta}",
+            config={"algorithm": config.algorithm, **to_dict(config)},
+            dir=str(folder),
+            resume="allow",
+            reinit="create_new",  # members of a population are runs of their own
+            settings=wandb.Settings(silent=True, console="off", disable_code=True, disable_git=True),
+        )
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self._run.log(values, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
