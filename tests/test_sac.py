@@ -67,7 +67,7 @@ def sb3_twin(agent: SACAgent) -> SAC:
         buffer_size=10,
         learning_starts=0,
         device="cpu",
-        ent_coef="auto" if config.learn_alpha else config.alpha,
+        ent_coef=config.alpha if config.fixed_alpha else "auto",
     )
     model.learn(1)  # sets up the logger, and makes a first small step
     agent.actor.copy_from(0, actor_linears(model))
@@ -76,7 +76,7 @@ def sb3_twin(agent: SACAgent) -> SAC:
         agent.target_critics.copy_from(i, linears(target))
     for optimizer in filter(None, (model.actor.optimizer, model.critic.optimizer, model.ent_coef_optimizer)):
         optimizer.state.clear()
-    if config.learn_alpha:
+    if not config.fixed_alpha:
         model.log_ent_coef.data.fill_(math.log(config.alpha))
     return model
 
@@ -104,7 +104,7 @@ def shaped_by_hand(model: SAC, batch: Batch, config: SACConfig) -> Tensor:
     """`r + eta * (gamma * (1 - terminated) * V(s') - V(s))` with SB3's networks: (B, 1)."""
     obs, next_obs = batch.obs[0], batch.next_obs[0]
     critic = model.critic if config.potential_network == "online" else model.critic_target
-    alpha = model.log_ent_coef.exp() if config.learn_alpha else config.alpha
+    alpha = config.alpha if config.fixed_alpha else model.log_ent_coef.exp()
     action, log_prob = model.actor.action_log_prob(obs)
     next_action, next_log_prob = model.actor.action_log_prob(next_obs)
     if config.potential == "replay":
@@ -120,7 +120,7 @@ def shaped_by_hand(model: SAC, batch: Batch, config: SACConfig) -> Tensor:
     [
         {"eta": 0.0},
         {"eta": 2.0},
-        {"eta": -0.5, "alpha": 0.3, "learn_alpha": False},
+        {"eta": -0.5, "alpha": 0.3, "fixed_alpha": True},
         {"eta": 2.0, "potential": "replay"},
         {"eta": 2.0, "potential_network": "target"},
         {"eta": 1.0, "terminal": "keep"},
@@ -141,7 +141,7 @@ def test_updates_equal_sb3s_fed_with_shaped_rewards(fields: dict[str, Any]) -> N
         for our_layer, their_layer in zip(ours, theirs, strict=True):
             torch.testing.assert_close(our_layer.weight, their_layer.weight, atol=1e-5, rtol=0)
             torch.testing.assert_close(our_layer.bias, their_layer.bias, atol=1e-5, rtol=0)
-    if agent.config.learn_alpha:
+    if not agent.config.fixed_alpha:
         torch.testing.assert_close(agent.temperatures().view(-1), model.log_ent_coef.exp().detach(), atol=1e-5, rtol=0)
         assert agent.temperatures().item() != 1.0
     else:

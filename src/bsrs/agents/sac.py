@@ -80,7 +80,7 @@ class SACAgent(ActorCritic):
     def gradient_step(self, batch: Batch, step: int) -> None:
         alpha = self.temperatures()  # (P, 1)
         now = self.sampled(batch.obs, batch.noise[:, 0])
-        if self.config.learn_alpha:
+        if not self.config.fixed_alpha:
             self._update_alpha(now.log_prob)
         q, target, reward = self._update_critics(batch, now, alpha, step)
         value = self._update_actor(batch, now, alpha)  # (P, B)

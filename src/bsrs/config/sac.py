@@ -19,8 +19,8 @@ class SACConfig(ActorCriticConfig):
     """Hidden layers of the actor and of each critic."""
     alpha: float = 1.0
     """The temperature at the start."""
-    learn_alpha: bool = True
-    """Adapt the temperature until the policy's entropy is `target_entropy`."""
+    fixed_alpha: bool = False
+    """Leave the temperature as it is at the start, instead of adapting it to `target_entropy`."""
     target_entropy: float | None = None
     """The entropy to reach; minus the number of actions if not given."""
 
