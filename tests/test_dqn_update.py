@@ -80,6 +80,12 @@ def make_pair(spec: EnvSpec, **fields: Any) -> tuple[DQNAgent, Any]:
                 mine.data.copy_(other)
         else:
             ours.copy_from(0, [layer for layer in their.q_net if isinstance(layer, torch.nn.Linear)])
+    mine, other = agent.optimizer.param_groups[0], theirs.policy.optimizer.param_groups[0]
+    assert all(mine[name] == other[name] for name in ("lr", "betas", "eps", "weight_decay"))
+    if spec.is_image:
+        # Adam's first step is g / (|g| + eps): of a million gradients a few are so near 1e-8 that it shows
+        # nothing but their rounding.
+        mine["eps"] = other["eps"] = 1e-5
     with torch.no_grad():  # a target network that has fallen behind
         for p in agent.target.parameters():
             p.mul_(0.9)
@@ -143,6 +149,26 @@ def test_shaped_update_equals_sb3_on_rewards_shaped_by_the_formula(spec: EnvSpec
         agent.gradient_step(our_batch(data, spec.obs_scale), step=1)
         their_step(theirs, data, reward)
     assert_same_weights(agent, theirs)
+
+
+def test_without_eta_the_update_is_plain_dqn_bit_for_bit() -> None:
+    import copy
+
+    agent = agent_with(eta=0.0)
+    network = copy.deepcopy(agent.online)
+    optimizer = torch.optim.Adam(network.parameters(), agent.config.learning_rate, fused=True)
+    for seed in range(3):
+        batch = our_batch(draw_batch(VECTOR, seed), 1.0)
+        agent.gradient_step(batch, 1)
+        with torch.no_grad():
+            target = batch.reward + 0.99 * agent.target(batch.next_obs).amax(-1) * ~batch.terminated
+        q = network(batch.obs).gather(-1, batch.action[..., None])[..., 0]
+        optimizer.zero_grad()
+        torch.nn.functional.smooth_l1_loss(q, target).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 10.0)
+        optimizer.step()
+    for ours, plain in zip(agent.online.parameters(), network.parameters(), strict=True):
+        assert torch.equal(ours, plain)
 
 
 def shaped_by(agent: DQNAgent, data: dict[str, np.ndarray], step: int = 1) -> torch.Tensor:
