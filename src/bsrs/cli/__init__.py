@@ -38,6 +38,9 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("sweep", "dqn"): ("bsrs.cli.sweep:dqn", "envs x etas x seeds of DQN; again to continue"),
     ("sweep", "sac"): ("bsrs.cli.sweep:sac", "envs x etas x seeds of SAC; again to continue"),
     ("sweep", "td3"): ("bsrs.cli.sweep:td3", "envs x etas x seeds of TD3; again to continue"),
+    ("tune", "dqn"): ("bsrs.cli.tune:dqn", "search eta for DQN with Optuna; again to continue"),
+    ("tune", "sac"): ("bsrs.cli.tune:sac", "search eta for SAC with Optuna; again to continue"),
+    ("tune", "td3"): ("bsrs.cli.tune:td3", "search eta for TD3 with Optuna; again to continue"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
     ("bench", "td3"): ("bsrs.cli.bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }

@@ -149,6 +149,8 @@ class TuneConfig:
     """Of the search itself."""
     prune: bool = True
     """Stop a trial whose learning curve is below the median of the earlier ones."""
+    startup: int = 5
+    """Trials that are drawn at random and never stopped early, before the search proper begins."""
     preset: str = ""
     """The algorithm's settings that are not among `fields`."""
     fields: dict[str, Any] = field(default_factory=dict)
@@ -157,7 +159,7 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise BadInput(f"eta is searched between {self.low} and {self.high}; expected low < high")
-        for name in ("trials", "seeds"):
+        for name in ("trials", "seeds", "startup"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected at least 1")
 
