@@ -30,8 +30,8 @@ class TrainArguments(RunOptions):
     """Several train a population."""
     preset: str = ""
     """Settings that are not given as flags; by default those that suit the kind of env."""
-    out: Path
-    """Folder of the run; of a population, one folder in it per member."""
+    out: Path | None = None
+    """Folder of the run; of a population, one folder in it per member. By default a folder of its own in `runs`."""
 
 
 if TYPE_CHECKING:
@@ -64,13 +64,18 @@ def train(algorithm: str, arguments: TrainArguments) -> None:
     from bsrs.cli.progress import show_progress
 
     configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
-    out = arguments.out
-    folders = [out] if len(configs) == 1 else [out / folder_name(config) for config in configs]
+    folders = _folders(configs, arguments.out)
     with show_progress(configs[0].steps, f"{algorithm} {arguments.env}") as progress:
         outcomes = run(configs, folders, _options(arguments), progress)
     for folder, outcome in zip(folders, outcomes, strict=True):
         score = "none" if outcome.score is None else f"{outcome.score:.2f}"
         print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
+
+
+def _folders(configs: list[TrainingConfig], out: Path | None) -> list[Path]:
+    if out is not None and len(configs) == 1:
+        return [out]
+    return [(out or Path("runs")) / folder_name(config) for config in configs]
 
 
 def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
