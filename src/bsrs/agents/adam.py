@@ -27,8 +27,8 @@ class Adam(torch.optim.Adam):
         beta1, beta2 = group["betas"]
         torch._foreach_add_(steps, 1)
         torch._fused_adam_(
-            self._parameters,
-            gradients,
+            list[Tensor](self._parameters),
+            list(gradients),
             exp_avg,
             exp_avg_sq,
             [],
