@@ -13,6 +13,7 @@ from bsrs.cli import main
 from bsrs.errors import BadInput
 from bsrs.report import write_report
 from bsrs.report.plots import numbers
+from bsrs.reproduce.claims import Claim, write_claims
 from run_folders import config, write_run, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -33,12 +34,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(root, config("CartPole-v1", 10.0, 2), [20.0], None)
     broken = write_run(root, config("CartPole-v1", 10.0, 3), [20.0], None)
     (broken / "config.json").write_text("{")
-    figures = root / "figures"
-    figures.mkdir()
-    (figures / "one-dot.png").write_bytes(_one_dot())
-    (root / "claims.json").write_text(
-        '{"claims": [{"claim": "it helps", "shown": "a bit", "interval": "[0, 1]", "verdict": "inconclusive", "settle": ""}]}'
-    )
+    (root / "one-dot.png").write_bytes(_one_dot())
+    (next(root.glob("*seed0*")) / "of-a-run.png").write_bytes(_one_dot())
+    write_claims(root / "claims.json", [Claim("it helps", "a bit", "[0, 1]", "inconclusive")])
     return root
 
 

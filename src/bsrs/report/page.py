@@ -119,8 +119,8 @@ def _claims(root: Path) -> list[dict[str, str]]:
 
 
 def _figures(root: Path) -> list[dict[str, str]]:
-    """Pictures that lie in the folders `figures`, as data URLs."""
-    paths = sorted(path for path in root.rglob("*.png") if path.parent.name == "figures")
+    """Pictures that lie in `root` and below, but for those of single runs, as data URLs."""
+    paths = sorted(path for path in root.rglob("*.png") if not (path.parent / "config.json").exists())
     return [
         {"name": path.stem, "source": f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"}
         for path in paths
