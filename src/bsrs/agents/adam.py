@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,11 @@ class Adam(torch.optim.Adam):
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
         super().__init__(parameters, learning_rate, fused=True)
-        self._parameters: list[nn.Parameter] = self.param_groups[0]["params"]
+        self._parameters: list[Tensor] = self.param_groups[0]["params"]
         self._memory: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     @torch.no_grad()
-    def descend(self, gradients: Sequence[Tensor]) -> None:
+    def descend(self, gradients: list[Tensor]) -> None:
         """One step, given the gradient of every parameter."""
         exp_avg, exp_avg_sq, steps = self._memory = self._memory or self._all_memory()
         group = self.param_groups[0]
