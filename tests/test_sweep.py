@@ -1,0 +1,160 @@
+"""Planning sweeps: which runs there are, the presets, and what the command line says about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from bsrs.cli import main
+from bsrs.config.sweep import SweepOptions
+from bsrs.errors import BadInput
+from bsrs.store.names import folder_name
+from bsrs.sweep.conduct import run_sweep
+from bsrs.sweep.estimate import estimate, gradient_steps, replay_bytes
+from bsrs.sweep.plan import SCALES, expand, preset_names, read_sweep, tasks_left
+from sweeping import OPTIONS, HereExecutor, begin, finished, metrics, small_sweep
+
+
+def test_expand_takes_every_combination_and_the_seed_changes_slowest() -> None:
+    sweep = small_sweep(eta=(0, 0.5), seeds=2, first_seed=3, grid={"target_update_interval": [10, 20]})
+    runs = [(c.seed, c.target_update_interval, c.eta) for c in expand(sweep)]  # type: ignore[attr-defined]
+    etas = (0.0, 0.5)
+    assert runs == [(seed, interval, eta) for seed in (3, 4) for interval in (10, 20) for eta in etas]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eta": (1.0, 1.0)}, "eta twice"),
+        ({"env": ()}, "no env"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"algorithm": "dqm"}, "did you mean dqn"),
+        ({"env": ("CartPole-v9",)}, "unknown env 'CartPole-v9'"),
+        ({"env": ("Pendulum-v1",), "algorithm": "td3", "fields": {"double": True}}, "unknown field"),
+        ({"fields": {"gamma": 2.0}}, "gamma is 2.0"),
+        ({"fields": {"eta": 2.0}}, "eta is among the sweep's settings"),
+        ({"grid": {"gamma": 0.9}}, "expected a list"),
+        ({"preset": "clasic"}, "did you mean classic"),
+    ],
+)
+def test_bad_sweeps(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(message)):
+        expand(small_sweep(**changes))
+
+
+PAPER = {"tabular": 460, "atari": 1400, "pendulum": 160, "mujoco": 60, "target-ablation": 120}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_preset_has_three_scales_whose_runs_can_be_made(name: str) -> None:
+    assert f"paper-{name}" in preset_names()
+    sizes = {}
+    for scale in SCALES:
+        configs = expand(read_sweep(f"paper-{name}", scale, {}))
+        sizes[scale] = len(configs)
+        assert len({folder_name(config) for config in configs}) == len(configs)
+    assert sizes["paper"] == PAPER[name]
+    assert sizes["smoke"] <= sizes["laptop"] or name == "atari"
+
+
+def test_a_file_of_ones_own_with_a_setting_changed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('algorithm = "dqn"\nenv = ["CartPole-v1"]\neta = [0, 1]\nfields = { steps = 100 }\n')
+    assert [config.steps for config in expand(read_sweep(str(file), "", {"steps": 200}))] == [200, 200]
+    with pytest.raises(BadInput, match="has no scales"):
+        read_sweep(str(file), "smoke", {})
+    file.write_text("algorithm = [")
+    with pytest.raises(BadInput, match="is not TOML"):
+        read_sweep(str(file), "", {})
+    file.write_text('algorithm = "dqn"\nenvs = ["CartPole-v1"]\n')
+    with pytest.raises(BadInput, match="unknown field 'envs': did you mean env"):
+        read_sweep(str(file), "", {})
+
+
+def test_scales_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="choose one with --scale"):
+        read_sweep("paper-pendulum", "", {})
+    with pytest.raises(BadInput, match="unknown scale of paper-pendulum 'smok': did you mean smoke"):
+        read_sweep("paper-pendulum", "smok", {})
+    with pytest.raises(BadInput, match="did you mean paper-pendulum"):
+        read_sweep("paper-pendulums", "smoke", {})
+
+
+def test_estimates() -> None:
+    dqn = expand(small_sweep(fields={"steps": 1_000, "learning_starts": 200, "train_freq": 4, "gradient_steps": 2}))[0]
+    assert gradient_steps(dqn) == 400  # type: ignore[arg-type]
+    td3 = expand(small_sweep(env=("Pendulum-v1",), algorithm="td3", fields={"steps": 1_000, "buffer_size": 500}))[0]
+    assert gradient_steps(td3) == 950  # type: ignore[arg-type]
+    assert replay_bytes(td3) == 500 * (2 * 3 * 4 + 4 + 8)
+    assert estimate([dqn, dqn], Path("nowhere")).core_seconds == 2 * estimate([dqn], Path("nowhere")).core_seconds
+
+
+def test_dry_run_prints_the_runs_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "runs"
+    main(f"sweep dqn --env CartPole-v1 --eta 0 0.5 --seeds 2 --steps 1000 --out {out} --dry-run".split())
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("-eta")[0] for line in lines[:4]] == ["dqn-CartPole-v1"] * 4
+    assert lines[4].startswith("4 runs, 0 of them done; the rest takes about")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("sweep --preset paper-atari --scale smok", "unknown scale"),
+        ("sweep nothing.toml", "there is no file nothing.toml"),
+        ("sweep", "expected a TOML file or one --preset"),
+        ("sweep dqn --env Nope-v1 --eta 0 --out x", "unknown env"),
+        ("sweep dqn --env CartPole-v1 --eta zero --out x", "eta"),
+        ("sweep --preset paper-pendulum --scale smoke --set gama=1", "unknown field 'gama'"),
+        ("runs nowhere", "there is no folder nowhere"),
+        ("tune dqn --env CartPole-v1 --low 2 --high 1 --out x", "expected low < high"),
+    ],
+)
+def test_bad_input_is_one_sentence(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
+
+
+def test_bad_options() -> None:
+    with pytest.raises(BadInput, match="workers is -1; expected at least 0"):
+        SweepOptions(workers=-1)
+
+
+def test_members_train_together_and_leave_the_records_of_ordinary_runs(tmp_path: Path) -> None:
+    sweep = small_sweep(seeds=2)
+    alone = finished(sweep, tmp_path / "alone")
+    together = tmp_path / "together"
+    options = SweepOptions(members=3, checkpoint_every=60, tensorboard=False)
+    assert [len(task.configs) for task in tasks_left(expand(sweep), together, options)] == [3, 1]
+    begin(expand(sweep)[0], together)  # has come further than the others, so it goes on alone
+    assert [len(task.configs) for task in tasks_left(expand(sweep), together, options)] == [1, 3]
+    summary = run_sweep(expand(sweep), together, options, HereExecutor())
+    assert not summary.problems
+    assert {status.state for status in summary.statuses} == {"finished"}
+    for name, lines in metrics(together).items():  # the same but for rounding
+        assert lines.count(b"\n") == alone[name].count(b"\n")
+        assert lines.splitlines()[0] == alone[name].splitlines()[0]
+
+
+def test_a_sweep_of_tables(tmp_path: Path) -> None:
+    summary = run_sweep(expand(read_sweep("paper-tabular", "smoke", {})), tmp_path, OPTIONS, HereExecutor())
+    steps = {(status.eta, status.seed): status.step for status in summary.statuses}
+    assert {status.state for status in summary.statuses} == {"finished"}
+    assert steps[0.23, 0] < steps[0.11, 0] < steps[0.0, 0]
+
+
+def test_a_table_that_diverges_is_an_outcome(tmp_path: Path) -> None:
+    sweep = read_sweep("paper-tabular", "smoke", {})
+    configs = [config for config in expand(sweep) if config.seed == 0 and config.eta == 0.0]
+    wild = dataclasses.replace(configs[0], eta=20.0)
+    summary = run_sweep([wild], tmp_path, OPTIONS, HereExecutor())
+    assert [status.state for status in summary.statuses] == ["diverged"]
+    assert "residual" in summary.statuses[0].reason
