@@ -57,6 +57,9 @@ class Shaper:
     def __init__(self, model: Any, settings: Settings) -> None:
         self.model = model
         self.settings = settings
+        random = isinstance(settings.shaping.potential, RandomDynamic)
+        if random and isinstance(model.observation_space, spaces.Dict):
+            raise BadInput("a random potential needs observations in one array; this model's are in a dict")
         if settings.value_fn is None and settings.needs_value:
             self._read = reader_for(model, settings.network).read
         # A continued run draws on, it does not repeat the draws of its beginning.

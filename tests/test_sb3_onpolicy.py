@@ -1,0 +1,157 @@
+"""PPO and A2C: rollouts are shaped by the values at collection, also where episodes end inside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from sb3_contrib import MaskablePPO, RecurrentPPO
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from bsrs import PerState, Static
+from bsrs.errors import BadInput
+from bsrs.sb3 import load, shape, unshape
+
+ETA, GAMMA = 0.5, 0.9
+
+
+class Walk(gym.Env[np.ndarray, np.int64]):
+    """x goes up by one from 0; the episode ends at 3, truly or by a time limit, in turns."""
+
+    observation_space = spaces.Box(0.0, 10.0, (1,))
+    action_space = spaces.Discrete(2)
+    episode = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.x = 0.0
+        self.episode += 1
+        return np.array([self.x], dtype=np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.x += 1
+        ended = self.x == 3
+        obs = np.array([self.x], dtype=np.float32)
+        return obs, 1.0, ended and self.episode % 2 == 1, ended and self.episode % 2 == 0, {}
+
+
+def build(algorithm: Any, env: Any, steps: int, **kwargs: Any) -> Any:
+    batch = {"batch_size": steps, "n_epochs": 2} if algorithm is PPO else {}  # A2C has none
+    return algorithm("MlpPolicy", env, n_steps=steps, seed=0, device="cpu", **batch, **kwargs)
+
+
+class Rewards:
+    """What a rollout's rewards, values and advantages are once it is collected."""
+
+    def __init__(self, model: Any) -> None:
+        train = model.train
+
+        def keep_and_train() -> None:
+            buffer = model.rollout_buffer
+            self.rewards, self.values = buffer.rewards.copy(), buffer.values.copy()
+            self.advantages = buffer.advantages.copy()
+            train()
+
+        model.train = keep_and_train
+
+
+def value_of(model: Any, x: float) -> float:
+    with torch.no_grad():
+        return float(model.policy.predict_values(torch.tensor([[x]]))[0, 0])
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+@pytest.mark.parametrize("terminal", ["zero", "keep"])
+def test_rewards_are_shaped_by_hand_computed_values(algorithm: Any, terminal: str) -> None:
+    model = build(algorithm, Walk(), 8, gamma=GAMMA)
+    shape(model, eta=ETA, terminal=terminal)
+    v = [value_of(model, float(x)) for x in range(4)]
+    kept = Rewards(model)
+    model.learn(8)
+    # x: 0 1 2 | 0 1 2 | 0 1   first a true end, then a time limit (where SB3 adds gamma * V(3) to the reward)
+    at_true_end = GAMMA * v[3] if terminal == "keep" else 0.0
+    step = [ETA * (GAMMA * v[x + 1] - v[x]) for x in range(3)]
+    first = [1 + step[0], 1 + step[1], 1 + ETA * (at_true_end - v[2])]
+    second = [1 + step[0], 1 + step[1], 1 + GAMMA * v[3] + step[2]]
+    np.testing.assert_allclose(kept.rewards[:, 0], [*first, *second, *first[:2]], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_advantages_come_from_the_shaped_rewards(algorithm: Any) -> None:
+    """With the same values at collection, shaping adds to each TD error its own bonus, and GAE sums them up."""
+    shaped, plain = (build(algorithm, Walk(), 3, gamma=GAMMA, gae_lambda=0.8) for _ in range(2))
+    shape(shaped, eta=ETA)
+    kept, kept_plain = Rewards(shaped), Rewards(plain)
+    shaped.learn(3)
+    plain.learn(3)
+    np.testing.assert_array_equal(kept.values, kept_plain.values)
+    bonus = (kept.rewards - kept_plain.rewards)[:, 0]
+    decay = GAMMA * 0.8
+    expected = [bonus[0] + decay * bonus[1] + decay**2 * bonus[2], bonus[1] + decay * bonus[2], bonus[2]]
+    np.testing.assert_allclose((kept.advantages - kept_plain.advantages)[:, 0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_eta_zero_is_the_plain_model_bit_for_bit_over_1000_steps(algorithm: Any) -> None:
+    def trained(eta: float | None) -> dict[str, torch.Tensor]:
+        env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
+        model = build(algorithm, env, 50)
+        state: dict[str, torch.Tensor] = (model if eta is None else shape(model, eta)).learn(1_000).policy.state_dict()
+        return state
+
+    plain, off, on = trained(None), trained(0.0), trained(0.5)
+    assert all(torch.equal(off[name], plain[name]) for name in plain)
+    assert any(not torch.equal(on[name], plain[name]) for name in plain)
+
+
+def test_potentials_and_etas_of_the_state_see_the_true_last_observation() -> None:
+    model = build(PPO, Walk(), 6, gamma=GAMMA)
+    v3 = value_of(model, 3.0)
+    shape(model, PerState(lambda obs: obs[:, 0]), potential=Static(lambda obs: 10 + obs[:, 0]))
+    kept = Rewards(model)
+    model.learn(6)
+    phi = [x * (10 + x) for x in range(4)]
+    step = [1 + GAMMA * phi[x + 1] - phi[x] for x in range(3)]
+    expected = [step[0], step[1], 1 - phi[2], step[0], step[1], step[2] + GAMMA * v3]
+    np.testing.assert_allclose(kept.rewards[:, 0], expected, rtol=1e-5)
+
+
+def test_a_value_function_of_ones_own_serves_both_ends() -> None:
+    model = build(PPO, Walk(), 3, gamma=GAMMA)
+    shape(model, eta=ETA, value_fn=lambda model, obs: obs[:, 0])
+    kept = Rewards(model)
+    model.learn(3)
+    expected = [1 + ETA * (GAMMA * 1 - 0), 1 + ETA * (GAMMA * 2 - 1), 1 + ETA * (0 - 2)]
+    np.testing.assert_allclose(kept.rewards[:, 0], expected, rtol=1e-5)
+
+
+def test_it_runs_with_dict_observations_normalisation_and_action_masks() -> None:
+    from sb3_contrib.common.envs import InvalidActionEnvDiscrete
+    from stable_baselines3.common.envs import SimpleMultiObsEnv
+
+    shape(PPO("MultiInputPolicy", SimpleMultiObsEnv(), n_steps=32, batch_size=32, device="cpu"), eta=ETA).learn(64)
+    env = VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=0))
+    shape(A2C("MlpPolicy", env, n_steps=32, device="cpu"), eta=ETA).learn(128)
+    masked = InvalidActionEnvDiscrete(dim=8, n_invalid_actions=4)
+    shape(MaskablePPO("MlpPolicy", masked, n_steps=32, batch_size=32, device="cpu"), eta=ETA).learn(64)
+
+
+def test_save_load_unshape(tmp_path: Any) -> None:
+    model = shape(build(PPO, "CartPole-v1", 32), eta=ETA).learn(64)
+    model.save(tmp_path / "ppo.zip")
+    assert type(PPO.load(tmp_path / "ppo.zip")) is PPO
+    loaded = load(tmp_path / "ppo.zip", PPO, env=gym.make("CartPole-v1"))
+    assert loaded.bsrs_shaping == model.bsrs_shaping
+    assert type(unshape(loaded.learn(64))) is PPO
+
+
+def test_what_on_policy_algorithms_cannot_do() -> None:
+    with pytest.raises(BadInput, match="PPO has no target network"):
+        shape(PPO("MlpPolicy", "CartPole-v1", device="cpu"), network="target")
+    with pytest.raises(BadInput, match="does not know where RecurrentPPO keeps its value"):
+        shape(RecurrentPPO("MlpLstmPolicy", "CartPole-v1", device="cpu"), eta=1.0)
