@@ -25,6 +25,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("train", "sac"): ("bsrs.cli.train:sac", "train self-shaped SAC: Pendulum, MuJoCo"),
     ("train", "td3"): ("bsrs.cli.train:td3", "train self-shaped TD3: Pendulum, MuJoCo"),
     ("play",): ("bsrs.cli.play:play", "watch a trained run, or film it"),
+    ("reproduce", "tabular"): ("bsrs.cli.reproduce:tabular", "the paper's tabular figure, and where the best eta lies"),
     ("reproduce", "theory"): ("bsrs.cli.reproduce:theory", "the paper's statements on random tables, with verdicts"),
     ("reproduce", "atari"): ("bsrs.cli.reproduce:atari", "DQN on Atari: runs, figures, claims, report"),
     ("reproduce", "pendulum"): ("bsrs.cli.reproduce:pendulum", "TD3 on Pendulum"),

@@ -65,6 +65,26 @@ def theory(arguments: TheoryArguments) -> None:
         write_claims(arguments.out / "claims.json", claims)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TabularArguments:
+    """The tabular figures."""
+
+    out: Path = Path("runs/tabular")
+    """Folder for the figures (PDF, PNG) and their numbers (CSV)."""
+
+
+def tabular(arguments: TabularArguments) -> None:
+    """Steps against eta, the same over many tables, and learning from samples."""
+    from bsrs.reproduce.tabular import findings, study, write
+
+    numbers = study()
+    files = write(numbers, arguments.out)
+    for sentence in findings(numbers):
+        print(f"- {sentence}")
+    for path in files:
+        print(f"wrote {path}")
+
+
 def everything(arguments: ReproduceArguments) -> None:
     """All of them, each in its folder, and one report."""
     from dataclasses import replace
@@ -75,6 +95,7 @@ def everything(arguments: ReproduceArguments) -> None:
 
     out = arguments.out or default_out(f"all-{arguments.scale}")
     theory(TheoryArguments(out=out / "theory"))
+    tabular(TabularArguments(out=out / "tabular"))
     for path in reproduce_tabular(out / "tabular"):
         print(f"wrote {path}")
     for name in EXPERIMENTS:
