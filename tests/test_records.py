@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bsrs.errors import BadInput
+from bsrs.report.plots import task_names
 from bsrs.stats.records import read_run, read_runs, series_of
 from bsrs.stats.summary import atari_games, baseline_of, floor_of, summary
 from run_folders import config, write_run, write_sweep
@@ -35,6 +36,15 @@ def test_series_group_by_config_and_sort_by_eta(tmp_path: Path) -> None:
     ]
     assert series[0].curves.shape == (3, 10)
     assert baseline_of(series[4], series) is series[2]
+
+
+def test_sweeps_are_kept_apart(tmp_path: Path) -> None:
+    write_sweep(tmp_path / "one", ["CartPole-v1"], [0.0, 1.0], seeds=2)
+    write_sweep(tmp_path / "other", ["CartPole-v1"], [1.0], seeds=2, learning_rate=0.5)
+    series = series_of(read_runs(tmp_path)[0])
+    assert [(s.task.sweep.name, s.variant) for s in series] == [("one", ""), ("one", ""), ("other", "")]
+    assert baseline_of(series[2], series) is None
+    assert list(task_names(summary(series)).values()) == ["CartPole-v1 · dqn · one", "CartPole-v1 · dqn · other"]
 
 
 def test_a_diverged_run_counts_as_badly_as_any(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from bsrs.config.base import to_dict
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.figures.style import eta_label
 from bsrs.report.pictures import pictures
-from bsrs.report.plots import METRICS, interval, series_label, task_name, tasks
+from bsrs.report.plots import METRICS, interval, series_label, task_names, tasks
 from bsrs.stats.records import RunRecord, read_runs, series_of
 from bsrs.stats.summary import Row, summary
 
@@ -31,12 +31,13 @@ def write_report(root: Path, out: Path, title: str = "") -> Path:
     if not runs and not unreadable:
         raise BadInput(f"{root} holds no runs; expected folders with a config.json")
     rows = summary(series_of(runs))
+    names = task_names(rows)
     html = _template("page.html.j2").render(
         title=title or root.resolve().name,
         version=bsrs.__version__,
         command=shlex.join(["bsrs", "report", str(root), "-o", str(out)]),
         facts=_facts(runs, unreadable),
-        table=[_table_row(row) for row in rows],
+        table=[_table_row(row, names[row.series.task]) for row in rows],
         claims=_claims(root),
         figures=_figures(root) + pictures(rows),
         unreadable={str(folder.relative_to(root)): why.replace(f"{root}/", "") for folder, why in unreadable.items()},
@@ -93,9 +94,9 @@ def _run(run: RunRecord, root: Path) -> dict[str, Any]:
     }
 
 
-def _table_row(row: Row) -> dict[str, Any]:
+def _table_row(row: Row, task: str) -> dict[str, Any]:
     return {
-        "task": task_name(row.series),
+        "task": task,
         "label": series_label(row.series),
         "runs": len(row.series.seeds),
         "diverged": row.series.diverged,

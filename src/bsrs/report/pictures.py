@@ -14,7 +14,7 @@ from bsrs.figures.bars import improvement
 from bsrs.figures.curves import Curve, learning_curves
 from bsrs.figures.profiles import performance_profiles
 from bsrs.figures.style import eta_colours, eta_label, new_figure, project_style
-from bsrs.report.plots import series_label, task_name
+from bsrs.report.plots import series_label, task_names
 from bsrs.stats import Interval, bootstrap, median, performance_profile
 from bsrs.stats.summary import Games, Row, atari_games
 
@@ -29,16 +29,16 @@ def pictures(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def _improvements(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    tasks = list(dict.fromkeys(row.series.task for row in rows))
-    for task in tasks if len(tasks) <= MANY_TASKS else []:
+    names = task_names(rows)
+    for task, name in names.items() if len(names) <= MANY_TASKS else []:
         compared = [row for row in rows if row.series.task == task and row.improvement is not None]
         if compared:
-            yield f"{task_name(compared[0].series)}: probability of improvement", improvement_figure(compared)
+            yield f"{name}: probability of improvement", improvement_figure(compared)
 
 
 def _all_games(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
-    for variant in dict.fromkeys(row.series.variant for row in rows):
-        games = _games([row for row in rows if row.series.variant == variant])
+    for sweep, variant in dict.fromkeys((row.series.task.sweep, row.series.variant) for row in rows):
+        games = _games([row for row in rows if (row.series.task.sweep, row.series.variant) == (sweep, variant)])
         if games is not None:
             name = f"{len(games.games)} Atari games, {len(games.seeds)} seeds" + (f", {variant}" if variant else "")
             yield name, games_figure(games)

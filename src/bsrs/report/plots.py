@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from bsrs.figures.diagnostics import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, iqm
 from bsrs.stats.aggregates import Array
-from bsrs.stats.records import Series
+from bsrs.stats.records import Series, Task
 from bsrs.stats.summary import Row
 
 DRAWS = 1_000
@@ -21,13 +22,19 @@ METRICS = {"score": "evaluation score", "return": "training return", **QUANTITIE
 
 
 def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """A task for each algorithm on each env, with all its series."""
-    names = list(dict.fromkeys(row.series.task for row in rows))
-    return [_task([row for row in rows if row.series.task == name]) for name in names]
+    """Each with all its series."""
+    names = task_names(rows)
+    return [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
 
 
-def task_name(series: Series) -> str:
-    return " · ".join(reversed(series.task))
+def task_names(rows: Sequence[Row]) -> dict[Task, str]:
+    """What the tasks are called; by their sweep too, where several have the same algorithm and env."""
+    found = list(dict.fromkeys(row.series.task for row in rows))
+    count = Counter((task.algorithm, task.env) for task in found)
+    return {
+        task: f"{task.env} · {task.algorithm}" + (f" · {task.sweep.name}" if count[task[1:]] > 1 else "")
+        for task in found
+    }
 
 
 def series_label(series: Series) -> str:
@@ -35,15 +42,21 @@ def series_label(series: Series) -> str:
     return f"η = {eta_label(series.eta)}" + (f" ({series.variant})" if series.variant else "")
 
 
-def _task(rows: Sequence[Row]) -> dict[str, Any]:
+def short_label(series: Series) -> str:
+    """`1, rescaled` for `η = 1 (potential=rescaled)`: for where the names of the settings are clear."""
+    return ", ".join([eta_label(series.eta), *(part.partition("=")[2] for part in series.variant.split(", ") if part)])
+
+
+def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     etas = list(dict.fromkeys(row.series.eta for row in rows))
     light, dark = eta_colours(etas), eta_colours(etas, dark=True)
     variants = list(dict.fromkeys(row.series.variant for row in rows))
     return {
-        "name": task_name(rows[0].series),
+        "name": name,
         "series": [
             {
                 "label": series_label(row.series),
+                "short": short_label(row.series),
                 "colour": [light[row.series.eta], dark[row.series.eta]],
                 "dash": ["solid", "dash", "dot", "dashdot"][variants.index(row.series.variant) % 4],
                 "final": interval(row.final),

@@ -9,6 +9,7 @@ import numpy as np
 
 from bsrs.figures.curves import Curve
 from bsrs.figures.style import eta_colours, eta_label
+from bsrs.report.plots import short_label
 from bsrs.stats import HonestBest, Interval, area_under_curve, bootstrap, honest_best, mean
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
@@ -112,7 +113,7 @@ def curves(series: Sequence[Series]) -> list[Curve]:
     variants = list(dict.fromkeys(each.variant for each in series))
     return [
         Curve(
-            ", ".join([eta_label(each.eta), *_short(each.variant)]),
+            short_label(each),
             colours[each.eta],
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED),
@@ -120,11 +121,6 @@ def curves(series: Sequence[Series]) -> list[Curve]:
         )
         for each in series
     ]
-
-
-def _short(variant: str) -> list[str]:
-    """`online` for `potential_network=online`: the legend stands beside the title that says what differs."""
-    return [part.partition("=")[2] for part in variant.split(", ") if part]
 
 
 def means(series: Sequence[Series], value: Value) -> Interval:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,15 @@ from bsrs.stats.curves import final_score
 from bsrs.store import read_config, read_metrics, read_result
 
 ENDED = ("finished", "diverged")
+
+
+class Task(NamedTuple):
+    """One algorithm on one env in one sweep: runs of different sweeps may differ in anything."""
+
+    sweep: Path
+    """The folder that holds the runs' folders."""
+    algorithm: str
+    env: str
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,11 @@ class RunRecord:
         lines = [line for line in self.metrics if line["kind"] == kind and name in line]
         steps = np.array([line["step"] for line in lines], dtype=np.int64)
         return steps, np.array([line[name] for line in lines], dtype=np.float64)
+
+    @property
+    def task(self) -> Task:
+        """What it is compared within."""
+        return Task(self.folder.parent, self.config.algorithm, self.config.env)
 
     @property
     def step(self) -> int:
@@ -77,7 +91,7 @@ class Series:
 
     runs: tuple[RunRecord, ...]
     variant: str
-    """The settings besides eta that differ among the series of this algorithm on this env."""
+    """The settings besides eta that differ among the series of its task."""
     steps: Array  # (steps,)
     curves: Array  # (runs, steps)
 
@@ -95,8 +109,8 @@ class Series:
         return self.config.eta
 
     @property
-    def task(self) -> tuple[str, str]:
-        return self.config.algorithm, self.config.env
+    def task(self) -> Task:
+        return self.runs[0].task
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -119,10 +133,10 @@ def series_of(runs: Sequence[RunRecord]) -> list[Series]:
     A diverged run scores as badly as any evaluation of its task in `runs` from where it ended: it must not look good
     for having been evaluated just before. Failed runs (the software's fault) and unfinished ones do not count.
     """
-    tasks: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    tasks: dict[Task, list[RunRecord]] = defaultdict(list)
     for run in runs:
         if run.outcome in ENDED:
-            tasks[run.config.algorithm, run.config.env].append(run)
+            tasks[run.task].append(run)
     found = [series for task in tasks.values() for series in _task_series(task)]
     return sorted(found, key=lambda s: (s.task, s.variant, isinstance(s.eta, str), s.eta))
 

@@ -13,7 +13,7 @@ from bsrs.stats.aggregates import Array, iqm, mean
 from bsrs.stats.atari import game_name, human_normalised, reference_scores
 from bsrs.stats.comparison import probability_of_improvement, relative_advantage
 from bsrs.stats.curves import area_under_curve, steps_to_threshold
-from bsrs.stats.records import Series
+from bsrs.stats.records import Series, Task
 from bsrs.stats.resampling import Interval, bootstrap
 
 SEED = 0
@@ -79,9 +79,9 @@ def baseline_of(series: Series, everything: Sequence[Series]) -> Series | None:
     return next((each for each in same_task if each.variant == series.variant), next(iter(same_task), None))
 
 
-def floor_of(task: tuple[str, str], everything: Sequence[Series]) -> float:
+def floor_of(task: Task, everything: Sequence[Series]) -> float:
     """What is as good as nothing: random play's score where it is known, else the worst evaluation."""
-    game = game_name(task[1])
+    game = game_name(task.env)
     if game in reference_scores():
         return reference_scores()[game][0]
     return float(min(each.curves.min() for each in everything if each.task == task))

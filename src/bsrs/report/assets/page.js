@@ -53,7 +53,7 @@ function drawCurves() {
 function drawSensitivity() {
   const known = (value, end) => (value[end] === null ? 0 : Math.abs(value[end] - value[0]));
   const traces = shown().map((series) => ({
-    x: [series.label.replace("η = ", "")], y: [series.final[0]], name: series.label, type: "scatter", mode: "markers",
+    x: [series.short], y: [series.final[0]], name: series.label, type: "scatter", mode: "markers",
     marker: { color: colour(series), size: 10 },
     error_y: { type: "data", symmetric: false, array: [known(series.final, 2)], arrayminus: [known(series.final, 1)],
       color: colour(series), thickness: 1.6 },
