@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -163,12 +164,12 @@ class Killer(Notes):
 
 @pytest.mark.parametrize(("times", "recovers"), [(1, True), (5, False)])
 def test_a_worker_killed_by_the_system(tmp_path: Path, times: int, recovers: bool) -> None:
-    sweep = small_sweep(fields={"steps": 20_000, "log_every": 1_000})
-    long, short = expand(sweep)[0], FIRST
+    long, short = expand(small_sweep(fields={"steps": 6_000, "gradient_steps": 1}))[0], FIRST
+    options = dataclasses.replace(OPTIONS, checkpoint_every=1_000)
     killer = Killer(tmp_path / folder_name(long), times)
     executor = LocalExecutor(2)
     try:
-        summary = carry_out(tasks_left([long, short], tmp_path, OPTIONS), executor, killer, retries=2)
+        summary = carry_out(tasks_left([long, short], tmp_path, options), executor, killer, retries=2)
     finally:
         executor.close()
     assert "the worker was killed" in killer.messages[0]

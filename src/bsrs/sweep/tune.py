@@ -127,9 +127,9 @@ def _try_one(optuna: Any, study: optuna.Study, config: TuneConfig, base: Trainin
     configs = [dataclasses.replace(base, eta=eta, seed=seed) for seed in range(config.seeds)]
     folders = [workers.root / folder_name(one) for one in configs]
     try:
-        _run_trial(configs, workers, _Curve(trial, folders))
+        _run_trial(configs, workers, Curve(trial, folders))
         statuses = [run_status(folder) for folder in folders]
-    except _StoppedEarly:
+    except StoppedEarly:
         statuses = []
     scores = [status.score for status in statuses if status.state == "finished" and status.score is not None]
     if statuses and len(scores) == len(statuses):
@@ -147,12 +147,12 @@ def _words(eta: float, statuses: Sequence[RunStatus], scores: Sequence[float]) -
     return f"eta {eta:.4g}: score {sum(scores) / len(scores):.2f}"
 
 
-def _run_trial(configs: Sequence[TrainingConfig], workers: _Workers, curve: _Curve) -> None:
+def _run_trial(configs: Sequence[TrainingConfig], workers: _Workers, curve: Curve) -> None:
     tasks = tasks_left(configs, workers.root, workers.options)
     try:
         summary = carry_out(tasks, workers.executor, curve, retries=workers.options.retries)
         curve.tick()  # the last points
-    except _StoppedEarly:
+    except StoppedEarly:
         for task in tasks:
             workers.executor.cancel(task)
         raise
@@ -160,11 +160,11 @@ def _run_trial(configs: Sequence[TrainingConfig], workers: _Workers, curve: _Cur
         raise BadInput(f"{name}: {why}")
 
 
-class _StoppedEarly(Exception):
+class StoppedEarly(Exception):
     """The trial is not worth going on with."""
 
 
-class _Curve:
+class Curve:
     """Watches the runs of a trial, and tells Optuna the mean of their scores wherever all have come so far."""
 
     def __init__(self, trial: optuna.Trial, folders: Sequence[Path]) -> None:
@@ -185,4 +185,4 @@ class _Curve:
             self._trial.report(sum(curve[step] for curve in curves) / len(curves), step)
             self._reported += 1
             if self._trial.should_prune():
-                raise _StoppedEarly
+                raise StoppedEarly
