@@ -44,6 +44,7 @@ def test_sweeps_are_kept_apart(tmp_path: Path) -> None:
     series = series_of(read_runs(tmp_path)[0])
     assert [(s.task.sweep.name, s.variant) for s in series] == [("one", ""), ("one", ""), ("other", "")]
     assert baseline_of(series[2], series) is None
+    assert np.isnan(summary(series)[2].steps_to_level)
     assert list(task_names(summary(series)).values()) == ["CartPole-v1 · dqn · one", "CartPole-v1 · dqn · other"]
 
 

@@ -102,10 +102,16 @@ def _table_row(row: Row, task: str) -> dict[str, Any]:
         "diverged": row.series.diverged,
         "final": interval(row.final),
         "area": interval(row.area),
-        "steps": f"{row.steps_to_level:,.0f}" if np.isfinite(row.steps_to_level) else "not reached",
+        "steps": _steps_text(row.steps_to_level),
         "improvement": interval(row.improvement) if row.improvement else None,
         "advantage": interval(row.advantage) if row.advantage else None,
     }
+
+
+def _steps_text(steps: float) -> str:
+    if np.isnan(steps):
+        return "–"
+    return f"{steps:,.0f}" if np.isfinite(steps) else "not reached"
 
 
 def _claims(root: Path) -> list[dict[str, str]]:

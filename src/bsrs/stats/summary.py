@@ -29,7 +29,8 @@ class Row:
     area: Interval
     """Mean over runs of the mean score over training."""
     steps_to_level: float
-    """Median over runs of the first step at 90 % of the way from the task's worst score to the baseline's final."""
+    """Median over runs of the first step at 90 % of the way from the task's worst score to the baseline's final;
+    infinite if it is not reached, NaN without a baseline."""
     improvement: Interval | None
     """Probability that a run ends above a run of the baseline."""
     advantage: Interval | None
@@ -46,9 +47,11 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
     floor = floor_of(series.task, everything)
     final = series.final[:, None]  # (runs, 1 task)
     area = area_under_curve(series.steps, series.curves)[:, None]
-    aim = float((baseline or series).final.mean())
-    reached = steps_to_threshold(series.steps, series.curves, floor + 0.9 * (aim - floor))
     improvement = advantage = None
+    steps_to_level = np.nan
+    if baseline is not None:
+        level = floor + 0.9 * (float(baseline.final.mean()) - floor)
+        steps_to_level = float(np.median(steps_to_threshold(series.steps, series.curves, level)))
     if baseline is not None and baseline is not series:
         paired = baseline.seeds == series.seeds
         improvement = against(partial(probability_of_improvement, paired=paired), series, baseline, seed)
@@ -57,7 +60,7 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
         series=series,
         final=bootstrap(iqm, final, seed=seed),
         area=bootstrap(mean, area, seed=seed),
-        steps_to_level=float(np.median(reached)),
+        steps_to_level=steps_to_level,
         improvement=improvement,
         advantage=advantage,
     )
