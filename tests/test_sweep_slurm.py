@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from bsrs.config.sweep import SlurmOptions
-from bsrs.store import read_metrics, read_result
+from bsrs.errors import BadInput
 from bsrs.store.listing import list_runs
-from bsrs.sweep.executors.slurm import slurm_parameters
+from bsrs.sweep.executors.slurm import Job, SlurmExecutor
+from bsrs.sweep.plan import expand, tasks_left
 from slurm_cluster import NoSlurm, SlurmCluster
+from sweeping import OPTIONS, small_sweep
+
+submitit = pytest.importorskip("submitit")
 
 SWEEP = (
     "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 3000 --learning-starts 100 --batch-size 16 --hidden 16"
@@ -63,3 +67,40 @@ def test_a_sweep_survives_a_cancelled_job_and_one_without_time(cluster: SlurmClu
     assert f"Slurm job {cancelled} is gone; it is tried again" in said
     logs = "".join(path.read_text() for path in (runs / "slurm").rglob("*_log.out"))
     assert "Exiting gracefully after preemption/timeout" in logs
+
+
+def test_the_script_that_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Needs no cluster: `sbatch` keeps the script it is given, and refuses the second."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    kept = tmp_path / "kept.sh"
+    sbatch = f'[ -e {kept} ] && {{ echo "no such account" >&2; exit 1; }}; cp "$1" {kept}; echo Submitted batch job 12'
+    for name, body in {"srun": "exit 0", "sbatch": sbatch, "squeue": "echo 12_0", "scancel": "exit 0"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    options = SlurmOptions(partition="gpu", account="me", time_min=90, cpus=2, gpus=1, mem_gb=1.5, parallel=1)
+    executor = SlurmExecutor(options, tmp_path / "runs", threads=2)
+    tasks = tasks_left(expand(small_sweep()), tmp_path / "runs", OPTIONS)
+    executor.submit(tasks)
+    script = kept.read_text()
+    flags = {line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")}
+    expected = {"partition=gpu", "account=me", "time=90", "cpus-per-task=2", "gpus-per-node=1", "mem=1536M"}
+    assert expected | {"array=0-1%1", "job-name=bsrs", "signal=USR2@90"} <= flags
+    assert "export OMP_NUM_THREADS=2" in script.splitlines()
+    with pytest.raises(BadInput, match=r"Slurm refused the jobs: .*no such account"):
+        executor.submit(tasks)
+    executor.close()
+
+
+def test_a_job_goes_on_where_it_was_when_its_time_is_over(tmp_path: Path) -> None:
+    (task,) = tasks_left(expand(small_sweep(eta=(0.0,))), tmp_path, OPTIONS)
+    again = Job().checkpoint(task)
+    assert again.function(*again.args).how == "done"
+    assert [status.state for status in list_runs(tmp_path)] == ["finished"]
+
+
+def test_no_slurm_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="srun is not found on this machine"):
+        SlurmExecutor(SlurmOptions(), tmp_path)
