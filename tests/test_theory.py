@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 from hypothesis import given
-from scipy.sparse.linalg import eigs
 
 from bsrs.rng import stream
 from bsrs.tabular import MDP, grid_mdp, solve
@@ -42,10 +41,7 @@ def test_spectrum_is_that_of_the_dense_matrix(mdp, seed):
 
 def test_spectrum_of_a_deterministic_grid_is_exact():
     """A sparse eigensolver on the whole chain scatters the zeros of its nilpotent part; the blocks give 0 and 1."""
-    chain = optimal_chain(grid_mdp("12x12"), 0.9)
-    assert set(spectrum(chain)) == {0.0, 1.0}
-    scattered = eigs(chain, k=6, which="SR", v0=np.ones(144), return_eigenvectors=False)
-    assert np.abs(scattered).max() > 0.05
+    assert set(spectrum(optimal_chain(grid_mdp("12x12"), 0.9))) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9])
