@@ -221,6 +221,7 @@ def test_the_models_own_logger_shows_mean_size_and_potential(eta: float, tmp_pat
     model = shape(filled("sb3 DQN"), eta=eta)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(200, log_interval=1, reset_num_timesteps=False)
+    model.logger.close()
     with open(tmp_path / "progress.csv") as file:
         last = list(csv.DictReader(file))[-1]
     mean, size, potential = (float(last[f"shaping/{key}"]) for key in ("mean", "abs", "potential"))
