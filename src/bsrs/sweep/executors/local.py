@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import BaseContext
+from types import ModuleType
 from typing import Any, Literal
 
 from bsrs.sweep.tasks import Ended, Task, work
@@ -83,7 +85,7 @@ class LocalExecutor:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)  # type: ignore[attr-defined]
-        with _pinned(self._threads):
+        with _pinned(self._threads), _no_main_module():
             process.start()
         theirs.close()
         worker = _Worker(process, ours)
@@ -129,6 +131,17 @@ def _pinned(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keeps a new process from importing the user's script, which has no need of that and may not be made for it."""
+    theirs = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = theirs
 
 
 def _serve(connection: Connection) -> None:

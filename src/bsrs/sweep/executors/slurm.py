@@ -47,6 +47,7 @@ class SlurmExecutor:
             self._slurm = submitit.SlurmExecutor(root / "slurm", max_num_timeout=options.requeues)
         except RuntimeError:
             raise BadInput("the slurm executor was asked for, but srun is not found on this machine") from None
+        self._refusal = submitit.core.utils.FailedJobError
         self._slurm.update_parameters(**slurm_parameters(options, threads))
         self._jobs: dict[Any, Task] = {}
         self._asked, self._missing = 0.0, set[str]()
@@ -56,8 +57,8 @@ class SlurmExecutor:
             some = tasks[first : first + MOST_IN_ARRAY]
             try:
                 jobs = self._slurm.map_array(Job(), some)
-            except subprocess.CalledProcessError as error:
-                raise BadInput(f"Slurm refused the jobs: {(error.stderr or error.output or error)!s}") from None
+            except self._refusal as error:
+                raise BadInput(f"Slurm refused the jobs: {error}") from None
             self._jobs.update(zip(jobs, some, strict=True))
 
     def wait(self, timeout: float) -> list[Ended]:
