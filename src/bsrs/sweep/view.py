@@ -18,7 +18,7 @@ from bsrs.store.read import checkpoint_step
 from bsrs.sweep.schedule import Watcher
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 SECONDS_BETWEEN_LINES = 30.0
 _MOST_ROWS = 16
@@ -124,18 +124,19 @@ class LiveTable:
     def tick(self) -> None:
         self._live.update(self._table(), refresh=True)
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
 
         running = self._progress.running()
-        table = Table(title=_headline(self._progress, running), title_justify="left", box=None)
+        table = Table(box=None, show_header=bool(running))
         for column in ("run", "step", "steps/s", "score"):
             table.add_column(column, justify="left" if column == "run" else "right")
         for one in running[:_MOST_ROWS]:
             rate = "" if one.pulse.steps_per_s is None else f"{one.pulse.steps_per_s:,.0f}"
             score = "" if one.pulse.score is None else f"{one.pulse.score:.1f}"
             table.add_row(one.name, f"{one.pulse.step:,} of {one.steps:,}", rate, score)
-        return table
+        return Group(_headline(self._progress, running), table)
 
 
 def ended_line(status: RunStatus) -> str:

@@ -19,7 +19,7 @@ from bsrs.sweep.tasks import Ended, Task, work
 # Clusters refuse longer arrays by default.
 MOST_IN_ARRAY = 1_000
 POLL_S = 1.0
-SQUEUE_S = 5.0
+SQUEUE_S = 3.0
 
 
 class Job:
