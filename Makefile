@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/bsrs demo --out demo
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

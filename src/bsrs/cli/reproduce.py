@@ -91,13 +91,10 @@ def everything(arguments: ReproduceArguments) -> None:
 
     from bsrs.report import write_report
     from bsrs.reproduce.experiments import EXPERIMENTS
-    from bsrs.reproduce.tabular import reproduce_tabular
 
     out = arguments.out or default_out(f"all-{arguments.scale}")
     theory(TheoryArguments(out=out / "theory"))
     tabular(TabularArguments(out=out / "tabular"))
-    for path in reproduce_tabular(out / "tabular"):
-        print(f"wrote {path}")
     for name in EXPERIMENTS:
         _reproduce(name, replace(arguments, out=out / name))
     print(f"wrote {write_report(out, out / 'report.html', f'Everything, {arguments.scale}')}")
