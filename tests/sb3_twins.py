@@ -14,7 +14,7 @@ import torch
 
 from bsrs.rng import stream
 
-SMALL = {"buffer_size": 1_000, "learning_starts": 60, "batch_size": 16, "train_freq": 4, "seed": 3, "device": "cpu"}
+SMALL = {"buffer_size": 1_000, "learning_starts": 60, "batch_size": 16, "train_freq": 10, "seed": 3, "device": "cpu"}
 LIBRARIES: dict[str, Any] = {"sb3": stable_baselines3, "contrib": sb3_contrib}
 TORCH = ["sb3 DQN", "sb3 TD3", "sb3 DDPG", "sb3 SAC", "contrib QRDQN", "contrib TQC", "contrib CrossQ"]
 JAX = ["sbx DQN", "sbx TD3", "sbx DDPG", "sbx SAC", "sbx TQC", "sbx CrossQ"]

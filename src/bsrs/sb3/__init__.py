@@ -14,6 +14,7 @@ except ImportError:
     raise MissingExtra("bsrs.sb3", "sb3") from None
 
 from bsrs.sb3.attach import shape, unshape
+from bsrs.sb3.callback import ShapeCallback
 from bsrs.sb3.saving import load
 
-__all__ = ["load", "shape", "unshape"]
+__all__ = ["ShapeCallback", "load", "shape", "unshape"]
