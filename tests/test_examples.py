@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -11,31 +13,62 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+# file, arguments that make it small, the library without which it cannot run, what it prints at the end
+EXAMPLES = [
+    ("sb3_ten_lines.py", ["300"], "stable_baselines3", r"shaping/ .*\|\s+potential"),
+    ("cleanrl_style_dqn.py", ["--steps", "800"], "torch", r"800 steps, eta 0\.5, mean return .* \d"),
+    ("torchrl_dqn.py", ["--steps", "400"], "torchrl", r"400 steps, eta 0\.5, mean return .* \d"),
+    ("tianshou_dqn.py", ["--steps", "200"], "tianshou", r"200 steps, eta 0\.5, mean return .* \d"),
+    ("rl_zoo.py", ["--steps", "1300"], "rl_zoo3", r"shaping/ .*Saving to"),
+]
+
+
+@pytest.mark.parametrize(("file", "arguments", "library", "printed"), EXAMPLES, ids=[row[0] for row in EXAMPLES])
+def test_example_runs(file: str, arguments: list[str], library: str, printed: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    output = run(str(ROOT / "examples" / file), *arguments, cwd=tmp_path)
+    assert re.search(printed, output, re.DOTALL), output
+
 
 def run(*words: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=cwd, timeout=250)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, timeout=280
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("library", "words"),
-    [
-        ("stable_baselines3", ["sb3_ten_lines.py", "300"]),
-        ("torch", ["cleanrl_style_dqn.py", "--steps", "300"]),
-        ("rl_zoo3", ["rl_zoo.py", "--steps", "300"]),
-        ("torchrl", ["torchrl_dqn.py", "--steps", "300"]),
-        ("tianshou", ["tianshou_dqn.py", "--steps", "300"]),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value[0],
-)
-def test_example(library: str, words: list[str], tmp_path: Path) -> None:
-    pytest.importorskip(library)
-    run(str(ROOT / "examples" / words[0]), *words[1:], cwd=tmp_path)
-
-
 def test_the_readmes_first_code_block(tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     assert "bsrs.sb3.shape(" in code.group(1)
     run("-c", code.group(1).replace("total_timesteps=20_000", "total_timesteps=1_200"), cwd=tmp_path)
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {file for file, *_ in EXAMPLES}
+
+
+def test_the_commands_of_the_zoo_page_are_those_of_the_example() -> None:
+    """The page's hyperparameter and the script's are one text, so that neither can rot alone."""
+    page = (ROOT / "examples" / "rl_zoo.md").read_text()
+    assert "callback:{'bsrs.sb3.ShapeCallback': {'eta': 0.5}}" in page
+
+
+def test_the_single_file_dqn_without_shaping_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """eta reaches the loss: two etas give two results, and one eta repeats."""
+    spec = importlib.util.spec_from_file_location("cleanrl_style_dqn", ROOT / "examples" / "cleanrl_style_dqn.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def lines(eta: str) -> str:
+        sys.argv = ["cleanrl_style_dqn.py", "--steps", "1500", "--eta", eta]
+        module.main(module.parse_args())
+        return capsys.readouterr().out.split("mean return")[1]
+
+    assert lines("0.5") == lines("0.5")
+    assert lines("0.5") != lines("0.0")

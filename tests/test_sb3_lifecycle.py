@@ -6,7 +6,6 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from stable_baselines3.dqn.policies import DQNPolicy
 
 from bsrs import Linear, PerState, RandomDynamic, Static
 from bsrs.errors import BadInput
-from bsrs.sb3 import load, shape, unshape
+from bsrs.sb3 import ShapeCallback, load, shape, unshape
 from sb3_twins import SMALL, build, filled, parameters
 
 
@@ -214,6 +213,16 @@ def test_a_shaped_dqn_solves_cartpole() -> None:
         seed=0,
     )
     solved = StopTrainingOnRewardThreshold(475)
-    watch = EvalCallback(Monitor(gymnasium.make("CartPole-v1")), solved, n_eval_episodes=20, eval_freq=2_048, verbose=0)
+    watch = EvalCallback(Monitor(gym.make("CartPole-v1")), solved, n_eval_episodes=20, eval_freq=2_048, verbose=0)
     shape(model, eta=0.5).learn(50_000, callback=watch)
     assert watch.best_mean_reward >= 475
+
+
+def test_the_callback_shapes_when_training_starts_and_only_once() -> None:
+    model, callback = filled("sb3 DQN"), ShapeCallback(eta=2.0, terminal="keep")
+    assert type(model) is DQN
+    for _ in range(2):
+        model.learn(40, callback=callback, reset_num_timesteps=False)
+    assert model.bsrs_shaping["terminal"] == "keep"
+    unshape(model)
+    assert type(model) is DQN

@@ -140,8 +140,3 @@ def test_target_networks_of_sbx() -> None:
     assert model.num_timesteps == 100
     with pytest.raises(BadInput, match="CrossQ has no target network"):
         shape(build("sbx CrossQ"), network="target")
-
-
-def test_ppo_of_sbx() -> None:
-    model = shape(sbx.PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, seed=0), eta=0.5)
-    assert model.learn(64).num_timesteps == 64

@@ -53,12 +53,6 @@ def truncated_value(model: Any, obs: Observations, network: str, rng: np.random.
     return _to_torch(values)
 
 
-def critic_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    """PPO: the critic."""
-    state = model.policy.vf_state
-    return _to_torch(_critic(state.apply_fn, state.params, _to_numpy(model, obs)))
-
-
 READERS = {
     "DQN": Reader(greedy_value),
     "TD3": Reader(policy_value),
@@ -66,7 +60,6 @@ READERS = {
     "SAC": Reader(soft_value),
     "TQC": Reader(truncated_value),
     "CrossQ": Reader(batch_norm_value, ONLINE_ONLY),
-    "PPO": Reader(critic_value, ONLINE_ONLY),
 }
 
 
@@ -76,10 +69,6 @@ READERS = {
 
 def _greedy_body(apply: Any, params: Any, obs: Any) -> Any:
     return apply(params, obs).max(axis=1)
-
-
-def _critic_body(apply: Any, params: Any, obs: Any) -> Any:
-    return apply(params, obs).reshape(-1)
 
 
 def _at_policy_body(apply: Any, params: Any, obs: Any, key: Any) -> Any:
@@ -113,7 +102,6 @@ def _lowest(apply: Any, params: Any, obs: Any, action: Any, dropout_key: Any) ->
 
 
 _greedy = jax.jit(_greedy_body, static_argnames="apply")
-_critic = jax.jit(_critic_body, static_argnames="apply")
 _at_policy = jax.jit(_at_policy_body, static_argnames="apply")
 _soft = jax.jit(_soft_body, static_argnames="apply")
 _truncated = jax.jit(_truncated_body, static_argnames=("apply", "kept"))
