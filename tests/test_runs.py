@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bsrs.cli import main
-from bsrs.config.options import RunOptions
 from bsrs.config.sweep import RunFilter
 from bsrs.errors import BadInput
 from bsrs.store.listing import list_runs, pulse
@@ -142,12 +144,11 @@ def test_tensorboard_has_the_records(tmp_path: Path) -> None:
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(50, 0.5), (100, 1.0)]
 
 
-def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_biases_offline(tmp_path: Path) -> None:
+    """In a process of its own, because wandb starts a service beside it."""
     pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    trackers = open_trackers(RunOptions(tensorboard=False, track=("wandb",)).trackers, tmp_path, FIRST, 0)
-    for tracker in trackers:
-        tracker.log({"train/loss": 0.25}, 50)
-        tracker.close()
-    (log,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    words = "train dqn --env CartPole-v1 --steps 200 --learning-starts 50 --log-every 50 --no-tensorboard --track wandb"
+    command = [sys.executable, "-m", "bsrs", *words.split(), "--out", str(tmp_path / "run")]
+    subprocess.run(command, check=True, env={**os.environ, "WANDB_MODE": "offline"}, capture_output=True)
+    (log,) = tmp_path.glob("run/wandb/offline-run-*/*.wandb")
     assert b"train/loss" in log.read_bytes()

@@ -77,7 +77,7 @@ def test_a_checkpoint_comes_back_and_newer_records_go(tmp_path: Path) -> None:
 def test_the_tensorboard_files_hold_the_records(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = Run(tmp_path, CONFIG)
+    run = Run(tmp_path, CONFIG, track=("tensorboard",))
     run.load()
     run.append({"kind": "eval", "step": 10, "score": 3.0, "scores": [2.0, 4.0]})
     run.close()

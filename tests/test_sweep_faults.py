@@ -192,7 +192,12 @@ def test_workers_die_with_the_sweep(tmp_path: Path) -> None:
 
 def test_interrupted_at_the_keyboard(tmp_path: Path) -> None:
     command = f"sweep dqn --env CartPole-v1 --steps 100000 --checkpoint-every 200 --out {tmp_path}".split()
-    with subprocess.Popen([sys.executable, "-m", "bsrs", *command], stderr=subprocess.PIPE, text=True) as sweep:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bsrs", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as sweep:
         _wait_until(lambda: any(tmp_path.glob("*/checkpoint")))
         sweep.send_signal(signal.SIGINT)
         said = sweep.communicate(timeout=60)[1]
