@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ class BenchArguments:
     quick: bool = False
     """Short blocks, rougher figures: done within a minute on two cores."""
     threads: int = 2
-    """Threads of PyTorch, the same for all contestants."""
+    """Threads, the same for all contestants."""
 
 
 def dqn(arguments: BenchArguments) -> None:
@@ -43,6 +44,42 @@ def td3(arguments: BenchArguments) -> None:
     print_table("where our time goes", document["shares"])
 
 
+@dataclass(frozen=True)
+class BenchTabularArguments(BenchArguments):
+    """What the benchmark of tabular solvers takes."""
+
+    mdp: tuple[str, ...] = ()
+    """Only these tables."""
+    gamma: tuple[float, ...] = ()
+    """Only these discounts."""
+    limit: float = 300.0
+    """A solver that takes more seconds than this is stopped."""
+
+
+def tabular(arguments: BenchTabularArguments) -> None:
+    """Seconds and applications of tabular solvers."""
+    from bsrs.bench.tabular import FULL, GAMMAS, QUICK, Plan, bench
+
+    named = tuple((table, gamma) for table in arguments.mdp for gamma in arguments.gamma or GAMMAS)
+    cases = named or (QUICK if arguments.quick else FULL)
+    plan = Plan(
+        cases=tuple(case for case in cases if not arguments.gamma or case[1] in arguments.gamma),
+        rounds=2 if arguments.quick else 3,
+        limit=min(arguments.limit, 5.0) if arguments.quick else arguments.limit,
+        threads=arguments.threads,
+    )
+    document = bench(plan, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    if arguments.json:
+        print(json.dumps(document))
+        return
+    for table, gamma in plan.cases:
+        rows = [row for row in document["rows"] if (row["mdp"], row["gamma"]) == (table, gamma)]
+        shown = [{name: row[name] for name in row if name not in ("mdp", "gamma")} for row in rows]
+        print_table(f"{table}, gamma {gamma:g}: median seconds; errors relative to the largest value", shown)
+    print_table("our fastest beside the peers' fastest", document["best"])
+    print_table("one application, 1000x1000 deterministic grid, beside copying memory", [document["bandwidth"]])
+
+
 def print_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Rows that share their keys, as a table."""
     from rich.console import Console
@@ -52,5 +89,10 @@ def print_table(title: str, rows: list[dict[str, Any]]) -> None:
     for name, value in rows[0].items():
         table.add_column(name, justify="left" if isinstance(value, str) else "right")
     for row in rows:
-        table.add_row(*(f"{value:,g}" if isinstance(value, float) else str(value) for value in row.values()))
+        table.add_row(
+            *(
+                f"{value:,.4g}" if isinstance(value, float) else "–" if value is None else str(value)
+                for value in row.values()
+            )
+        )
     Console().print(table)

@@ -151,6 +151,11 @@ def shaped_step(
     return np.asarray(changes.max(axis=0))  # a NaN, the end of a diverging run, stays one
 
 
+def copy(source: Floats, target: Floats) -> None:
+    """Nothing but moving memory: the yardstick of the other kernels."""
+    _copy(source, target)
+
+
 def _n_blocks() -> int:
     """One block of states for each thread."""
     return int(numba.get_num_threads())
@@ -281,3 +286,9 @@ def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyp
         new_columns[row * width : row * width + n_entries] = columns[first : first + n_entries]
         new_weights[row * width : row * width + n_entries] = weights[first : first + n_entries]
     return new_columns, new_weights
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    for i in prange(source.size):
+        target[i] = source[i]

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bsrs.tabular.backup import Backup, Chain
-from bsrs.tabular.mdp import Floats
+from bsrs.tabular.mdp import Floats, Ints
 
 Watch = Callable[[int, float], None]
 
@@ -96,6 +96,20 @@ def modified_policy_iteration(
         if not backup.may_end:
             value += backup.gamma / (1.0 - backup.gamma) * (low + high) / 2
     return Bounded(_centred(backup, value, low, high), residuals[-1] < tol, np.array(residuals), sweeps)
+
+
+def policy_value(backup: Backup, policy: Ints, *, tol: float, max_steps: int = 1_000_000) -> Floats:
+    """(S,) the value of a deterministic policy, within gamma / (1 - gamma) * tol."""
+    chain = Chain(backup)
+    chain.follow(policy.astype(np.int32))
+    value = backup.first_value(None)
+    out = np.empty_like(value)
+    for _ in range(max_steps):
+        low, high = _bounds(backup, chain.apply(value, out))
+        if (high - low) / 2 < tol:
+            break
+        value, out = out, value
+    return np.asarray(out + backup.gamma / (1.0 - backup.gamma) * (low + high) / 2)
 
 
 def _bounds(backup: Backup, span: tuple[float, float]) -> tuple[float, float]:

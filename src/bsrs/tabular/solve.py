@@ -18,6 +18,8 @@ from bsrs.tabular.policy_iteration import midrange, modified_policy_iteration
 
 Method = Literal["iterate", "midrange", "mpi", "auto"]
 
+SMALL = 1_000  # states: the paper's sizes, where the bookkeeping of policies costs more than it saves
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -103,10 +105,17 @@ def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
 
 
 def _choose(backup: Backup, eta: object) -> tuple[Method, float | str]:
-    """Small tables: fewest applications. Large ones: value has to travel, so the cheapest sweeps."""
+    """Where no episode ends, removing the constant mode beats everything, with cheap sweeps once value has to travel.
+
+    Where one may end, there is no such mode: mixing takes its place, until tables are too large for it to pay.
+    """
     if not (isinstance(eta, (int, float)) and eta == 0):
         raise BadInput(f"method auto was given eta {eta!r}; expected none: it chooses")
-    return ("mpi", 0.0) if backup.is_large else ("iterate", "anderson")
+    if backup.temperature != 0.0:
+        return "iterate", "anderson"
+    if backup.may_end:
+        return ("mpi", 0.0) if backup.is_large else ("iterate", "anderson")
+    return ("mpi", 0.0) if backup.mdp.n_states > SMALL else ("midrange", 0.0)
 
 
 def _solve_adaptive(

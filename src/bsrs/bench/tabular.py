@@ -1,0 +1,270 @@
+"""Seconds and operator applications of our tabular solvers beside quantecon's and mdpsolver's.
+
+Every family of solvers lives in a process of its own; they take turns, so that all see the same machine. A solver that
+takes longer than the limit is stopped and left out. Every answer is compared with a more exact solution.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+import numpy as np
+
+from bsrs.bench.tabular_solvers import FAMILIES, Answer, Solvers
+from bsrs.errors import unknown
+from bsrs.rng import stream
+from bsrs.tabular import MDP, grid_mdp, solve
+from bsrs.tabular.backup import Backup
+from bsrs.tabular.mdp import Floats, check_gamma
+from bsrs.tabular.policy_iteration import policy_value
+
+TABLES: dict[str, Callable[[], MDP]] = {
+    "paper": lambda: grid_mdp("paper"),
+    "20x20": lambda: grid_mdp("20x20", slip=0.2),
+    "60x60": lambda: grid_mdp("60x60", slip=0.2),
+    "300x300": lambda: grid_mdp("300x300", slip=0.2),
+    "300x300 random rewards": lambda: grid_mdp("300x300", slip=0.2, random_rewards=0),
+    "1000x1000": lambda: grid_mdp("1000x1000", slip=0.2),
+    "1000x1000 random rewards": lambda: grid_mdp("1000x1000", slip=0.2, random_rewards=0),
+    "garnet 2000": lambda: MDP.garnet(2_000, 4, 5, seed=0),
+    "garnet 100000": lambda: MDP.garnet(100_000, 4, 5, seed=0),
+}
+GAMMAS = (0.9, 0.99, 0.999)
+Case = tuple[str, float]  # a table and a discount
+QUICK: tuple[Case, ...] = (
+    *(("paper", gamma) for gamma in GAMMAS),
+    ("20x20", 0.99),
+    ("60x60", 0.99),
+    ("garnet 2000", 0.9),
+    ("garnet 2000", 0.99),
+)
+FULL: tuple[Case, ...] = tuple(
+    (table, gamma)
+    for table in ("paper", "20x20", "300x300", "1000x1000", "1000x1000 random rewards", "garnet 100000")
+    for gamma in GAMMAS
+)
+TOL = 1e-6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run, how often, and how long a single solve may take."""
+
+    cases: tuple[Case, ...]
+    families: tuple[str, ...] = tuple(FAMILIES)
+    rounds: int = 3
+    limit: float = 300.0
+    threads: int = 2
+
+    def __post_init__(self) -> None:
+        for table, gamma in self.cases:
+            check_gamma(gamma)
+            if table not in TABLES:
+                raise unknown("table", table, TABLES)
+
+
+def bench(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """`rows`, one for each solver; `best`, ours beside the best peer's; `bandwidth`, of one application."""
+    rows: list[dict[str, Any]] = []
+    best: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        contestants = [stack.enter_context(_Contestant(family, plan)) for family in plan.families]
+        for case in plan.cases:
+            tell(f"{case[0]}, gamma {case[1]:g}")
+            results = _race(case, contestants, plan)
+            rows += [_row(case, result) for result in results.values()]
+            best += _best(case, results)
+    return {"rows": rows, "best": best, "bandwidth": bandwidth(plan.threads)}
+
+
+@dataclass(eq=False)
+class Result:
+    """What one solver did."""
+
+    solver: str
+    seconds: list[float] = field(default_factory=list)
+    answer: Answer | None = None
+    max_error: float | None = None
+    policy_loss: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds) if self.seconds else float("inf")
+
+
+def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan) -> dict[str, Result]:
+    solvers = [(contestant, name) for contestant in contestants for name in contestant.prepare(case)]
+    results = {name: Result(name) for _, name in solvers}
+    for turn in range(plan.rounds):
+        first = turn % len(solvers)
+        for contestant, name in solvers[first:] + solvers[:first]:
+            # One that took a long time is steady enough.
+            if turn == 0 or results[name].median < plan.limit / 30:
+                _take(contestant, results[name])
+    _check(case, results)
+    return results
+
+
+def _take(contestant: _Contestant, result: Result) -> None:
+    answer = contestant.run(result.solver)
+    if answer is not None:
+        result.seconds.append(answer.seconds)
+        result.answer = answer
+
+
+def _check(case: Case, results: dict[str, Result]) -> None:
+    """The distance of each answer from a solution a hundred times as exact, and of its policy's value."""
+    mdp, gamma = TABLES[case[0]](), case[1]
+    exact = solve(mdp, gamma, method="mpi", tol=TOL / 100, max_steps=1_000_000).value
+    scale = float(np.abs(exact).max())
+    backup = Backup(mdp, gamma)
+    values: dict[bytes, Floats] = {}  # solvers often agree on the policy
+    for result in results.values():
+        if result.answer is None:
+            continue
+        result.max_error = float(np.abs(result.answer.value - exact).max()) / scale
+        policy = result.answer.policy.astype(np.int32)
+        value = values.setdefault(policy.tobytes(), np.empty(0))
+        if not len(value):
+            value = values[policy.tobytes()] = policy_value(backup, policy, tol=TOL / 100)
+        result.policy_loss = float((exact - value).max()) / scale
+
+
+def _row(case: Case, result: Result) -> dict[str, Any]:
+    answer = result.answer
+    return {
+        "mdp": case[0],
+        "gamma": case[1],
+        "solver": result.solver,
+        "seconds": result.median if answer else None,
+        "applications": answer.applications if answer else None,
+        "sweeps": answer.sweeps if answer else None,
+        "max_error": result.max_error,
+        "policy_loss": result.policy_loss,
+    }
+
+
+def _best(case: Case, results: dict[str, Result]) -> list[dict[str, Any]]:
+    """Our fastest solver and the peers' fastest: how many times as long they take."""
+    ours = [result for name, result in results.items() if name.startswith("bsrs")]
+    peers = [result for name, result in results.items() if not name.startswith("bsrs")]
+    if not ours or not any(peer.seconds for peer in peers):
+        return []
+    us, them = (min(group, key=lambda result: result.median) for group in (ours, peers))
+    ratio = statistics.median(b / a for a, b in zip(us.seconds, them.seconds, strict=False))
+    return [
+        {
+            "mdp": case[0],
+            "gamma": case[1],
+            "ours": us.solver,
+            "our_seconds": us.median,
+            "peer": them.solver,
+            "peer_seconds": them.median,
+            "times_as_fast": ratio,
+        }
+    ]
+
+
+class _Contestant:
+    """A family of solvers in a process of its own, which can be stopped."""
+
+    def __init__(self, family: str, plan: Plan) -> None:
+        self._family, self._plan = family, plan
+        self._case: Case | None = None
+        self._start()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self._family, self._plan.threads), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def prepare(self, case: Case) -> list[str]:
+        """Make the solvers for this case; their names."""
+        self._case = case
+        self._pipe.send(case)
+        try:
+            names: list[str] = self._pipe.recv()
+        except EOFError:
+            raise RuntimeError(f"the process of {self._family} died: its error is printed above") from None
+        return names
+
+    def run(self, solver: str) -> Answer | None:
+        """The answer of one solver; None if it takes longer than the limit or dies of it."""
+        self._pipe.send(solver)
+        try:
+            if self._pipe.poll(self._plan.limit):
+                answer: Answer = self._pipe.recv()
+                return answer
+        except EOFError:
+            pass
+        self._process.kill()
+        self._process.join()
+        self._start()
+        assert self._case is not None, "prepare first"
+        self.prepare(self._case)
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()  # the process ends when nobody asks any more
+        self._process.join()
+
+
+def _serve(pipe: Connection, family: str, threads: int) -> None:
+    """A case makes new solvers, a name runs one of them."""
+    solvers: Solvers = {}
+    while True:
+        try:
+            question: Case | str = pipe.recv()
+        except EOFError:
+            return
+        if isinstance(question, str):
+            pipe.send(solvers[question]())
+        else:
+            table, gamma = question
+            solvers = FAMILIES[family](TABLES[table](), gamma, TOL, threads)
+            pipe.send(list(solvers))
+
+
+def bandwidth(threads: int, side: int = 1000, rounds: int = 20) -> dict[str, float]:
+    """One application on a deterministic grid of side x side states, beside the copying of as much memory."""
+    from bsrs.tabular import kernels
+
+    threads = kernels.set_threads(threads)
+    table = kernels.compact(grid_mdp(f"{side}x{side}"))
+    value = stream(0, "bandwidth").random(table.n_states)
+    out = np.empty_like(value)
+    source, target = np.ones(16_000_000), np.zeros(16_000_000)
+    moved = table.nbytes + 2 * value.nbytes
+    kernels.back_up(table, 0.99, value, out)
+    kernels.copy(source, target)
+    applying, copying = [], []
+    for _ in range(rounds):
+        applying.append(_seconds(lambda: kernels.back_up(table, 0.99, value, out)))
+        copying.append(_seconds(lambda: kernels.copy(source, target)))
+    ours, machine = moved / min(applying), 2 * source.nbytes / min(copying)
+    return {
+        "threads": float(threads),
+        "table_mb": table.nbytes / 1e6,
+        "milliseconds": 1e3 * min(applying),
+        "gb_per_s": ours / 1e9,
+        "copy_gb_per_s": machine / 1e9,
+        "share": ours / machine,
+    }
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
