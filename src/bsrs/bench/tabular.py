@@ -71,17 +71,23 @@ class Plan:
 
 
 def bench(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """`rows`, one for each solver; `best`, ours beside the best peer's; `bandwidth`, of one application."""
+    """`rows`, one for each solver; `stopped`, those that took longer than the limit; `best`, ours beside the best
+    peer's; `bandwidth`, of one application."""
     rows: list[dict[str, Any]] = []
+    stopped: list[dict[str, Any]] = []
     best: list[dict[str, Any]] = []
     with ExitStack() as stack:
         contestants = [stack.enter_context(_Contestant(family, plan)) for family in plan.families]
         for case in plan.cases:
             tell(f"{case[0]}, gamma {case[1]:g}")
             results = _race(case, contestants, plan)
-            rows += [_row(case, result) for result in results.values()]
+            for result in results.values():
+                if result.answer is None:
+                    stopped.append({"mdp": case[0], "gamma": case[1], "solver": result.solver, "limit": plan.limit})
+                else:
+                    rows.append(_row(case, result, result.answer))
             best += _best(case, results)
-    return {"rows": rows, "best": best, "bandwidth": bandwidth(plan.threads)}
+    return {"rows": rows, "stopped": stopped, "best": best, "bandwidth": bandwidth(plan.threads)}
 
 
 @dataclass(eq=False)
@@ -137,15 +143,14 @@ def _check(case: Case, results: dict[str, Result]) -> None:
         result.policy_loss = float((exact - value).max()) / scale
 
 
-def _row(case: Case, result: Result) -> dict[str, Any]:
-    answer = result.answer
+def _row(case: Case, result: Result, answer: Answer) -> dict[str, Any]:
     return {
         "mdp": case[0],
         "gamma": case[1],
         "solver": result.solver,
-        "seconds": result.median if answer else None,
-        "applications": answer.applications if answer else None,
-        "sweeps": answer.sweeps if answer else None,
+        "seconds": result.median,
+        "applications": answer.applications,
+        "sweeps": answer.sweeps,
         "max_error": result.max_error,
         "policy_loss": result.policy_loss,
     }

@@ -22,7 +22,7 @@ from bsrs.tabular import MDP, solve, solve_many
 from bsrs.tabular.mdp import Floats, Ints
 
 # A direct factorisation fills in: that of a random sparse chain almost completely.
-LARGEST_FACTORISATION = 5_000
+LARGEST_FACTORISATION = 1_000
 # Below this many states the threads of mdpsolver cost more than they bring.
 WORTH_THREADS = 50_000
 # Constants to choose the best of; on a large table the choice would take longer than the other solvers.
@@ -102,7 +102,7 @@ def quantecon_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solve
     run("modified_policy_iteration", max_iter=1)  # compiles
     solvers: Solvers = {f"quantecon mpi k={k}": partial(run, "modified_policy_iteration", k=k) for k in (20, 50)}
     if n_states <= LARGEST_FACTORISATION:
-        solvers["quantecon pi"] = partial(run, "policy_iteration", max_iter=1_000)  # ties can make it cycle
+        solvers["quantecon pi"] = partial(run, "policy_iteration", max_iter=200)  # ties can make it cycle
     return {**solvers, "quantecon vi": partial(run, "value_iteration")}
 
 

@@ -76,6 +76,8 @@ def tabular(arguments: BenchTabularArguments) -> None:
         rows = [row for row in document["rows"] if (row["mdp"], row["gamma"]) == (table, gamma)]
         shown = [{name: row[name] for name in row if name not in ("mdp", "gamma")} for row in rows]
         print_table(f"{table}, gamma {gamma:g}: median seconds; errors relative to the largest value", shown)
+    for row in document["stopped"]:
+        print(f"stopped after {row['limit']:g} s: {row['solver']} on {row['mdp']}, gamma {row['gamma']:g}")
     print_table("our fastest beside the peers' fastest", document["best"])
     print_table("one application, 1000x1000 deterministic grid, beside copying memory", [document["bandwidth"]])
 
