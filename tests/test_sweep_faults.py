@@ -177,6 +177,18 @@ def test_a_worker_killed_by_the_system(tmp_path: Path, times: int, recovers: boo
     assert folder_name(short) in {status.name for status in summary.statuses}
 
 
+def test_a_worker_that_died_with_nothing_to_do_is_replaced(tmp_path: Path) -> None:
+    first, second = tasks_left(expand(SWEEP), tmp_path, OPTIONS)
+    executor = LocalExecutor(1)
+    try:
+        assert len(carry_out([first], executor, Notes()).statuses) == 1
+        os.kill(json.loads((tmp_path / first.names[0] / "lock").read_text())["pid"], signal.SIGKILL)
+        time.sleep(0.2)
+        assert len(carry_out([second], executor, Notes()).statuses) == 1
+    finally:
+        executor.close()
+
+
 def test_workers_die_with_the_sweep(tmp_path: Path) -> None:
     sweep = small_sweep(fields={"steps": 100_000}, eta=(0.0,))
     program = (

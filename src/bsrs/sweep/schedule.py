@@ -14,7 +14,7 @@ from bsrs import __version__
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, read_json, write_json
 from bsrs.store.listing import RunStatus, run_status
-from bsrs.store.lock import Lock
+from bsrs.store.lock import Lock, is_held
 from bsrs.sweep.executors import Executor
 from bsrs.sweep.tasks import Ended, Task
 
@@ -105,11 +105,11 @@ class _Schedule:
         self._told_busy: set[tuple[str, ...]] = set()
 
     def due(self) -> list[Task]:
-        """The tasks whose time has come; they are not waiting any more."""
+        """The tasks whose time has come and whose runs no other process has; they are not waiting any more."""
         now = time.monotonic()
-        due = [task for when, task in self.waiting if when <= now]
-        self.waiting = [(when, task) for when, task in self.waiting if when > now]
-        return due
+        due = [pair for pair in self.waiting if pair[0] <= now and not _is_held(pair[1])]
+        self.waiting = [pair for pair in self.waiting if pair not in due]
+        return [task for _, task in due]
 
     def handle(self, ended: Ended) -> None:
         task = ended.task
@@ -138,3 +138,7 @@ class _Schedule:
             status = run_status(task.root / name)
             self.summary.statuses.append(status)
             self.watcher.run_ended(status)
+
+
+def _is_held(task: Task) -> bool:
+    return any(is_held(task.root / name / "lock") for name in task.names)

@@ -79,8 +79,12 @@ class LocalExecutor:
                 if len(self._workers) == self._most:
                     return
                 worker = self._start()
+            try:
+                worker.connection.send(self._queue[0])
+            except OSError:  # it died while it had nothing to do
+                self._end(worker)
+                continue
             worker.task = self._queue.popleft()
-            worker.connection.send(worker.task)
 
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
