@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ def test_crossq_has_no_target_network() -> None:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif("BSRS_SLOW" not in os.environ, reason="a minute or more; set BSRS_SLOW to run it")
 def test_a_shaped_dqn_solves_cartpole() -> None:
     """With rl-zoo's settings, one of the evaluations on the way (20 greedy episodes each) reaches 475 of 500 points."""
     model = DQN(
