@@ -7,84 +7,53 @@ forward pass at s and one at s' of every sampled batch: the least that any shapi
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from bsrs.errors import MissingExtra
 
-
-@dataclass(frozen=True)
-class Sb3Bench:
-    """What `bsrs bench sb3` measures."""
-
-    quick: bool = False
-    """A few blocks only: a check that it runs, not a measurement."""
-    json: bool = False
-    """Print one JSON object instead of the table."""
+CASES = (("DQN", "CartPole-v1"), ("TD3", "Pendulum-v1"))
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds per gradient step, medians over the blocks."""
-
-    case: str
-    plain_ms: float
-    shaped_ms: float
-    added_ms: float
-    forwards_ms: float
-    """One forward pass at s and one at s'."""
-    ratio: float
-    """added / forwards: at most 1 is the aim."""
-
-
-CASES = {"DQN CartPole-v1": "CartPole-v1", "TD3 Pendulum-v1": "Pendulum-v1"}
-
-
-def bench_sb3(config: Sb3Bench) -> None:
-    """Measure and print."""
-    costs = measure(config)
-    if config.json:
-        print(json.dumps({"costs": [asdict(cost) for cost in costs]}))
-        return
-    print(f"{'ms per gradient step':<22}{'plain':>9}{'shaped':>9}{'added':>9}{'V(s), V(s`)':>13}{'ratio':>8}")
-    for cost in costs:
-        columns = f"{cost.plain_ms:>9.3f}{cost.shaped_ms:>9.3f}{cost.added_ms:>9.3f}{cost.forwards_ms:>13.3f}"
-        print(f"{cost.case:<22}{columns}{cost.ratio:>8.2f}")
-    print("ratio: time added / time of one forward pass at s and one at s'; at most 1 is the aim")
-
-
-def measure(config: Sb3Bench) -> list[Cost]:
-    """The cost of shaping for each case."""
+def bench(quick: bool) -> dict[str, Any]:
+    """One row per case: milliseconds per gradient step, and the ratio that should be at most 1."""
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return [_measure_case(case, env_id, config) for case, env_id in CASES.items()]
+        return {"rows": [_row(algorithm, env_id, quick) for algorithm, env_id in CASES]}
     finally:
         torch.set_num_threads(before)
 
 
-def _measure_case(case: str, env_id: str, config: Sb3Bench) -> Cost:
+def _row(name: str, env_id: str, quick: bool) -> dict[str, Any]:
     try:
         import stable_baselines3
     except ImportError:
         raise MissingExtra("bsrs bench sb3", "sb3") from None
     from bsrs.sb3 import shape
 
-    algorithm = getattr(stable_baselines3, case.split()[0])
+    algorithm = getattr(stable_baselines3, name)
     plain, shaped, yardstick = (_filled(algorithm, env_id) for _ in range(3))
     shape(shaped, eta=2.0)
     _add_two_forwards(yardstick)
-    times = _time_in_turns([plain, shaped, yardstick], quick=config.quick)
-    plain_ms, shaped_ms, _ = (statistics.median(each) for each in times)
-    added_ms, forwards_ms = (
-        statistics.median(b - a for a, b in zip(times[0], other, strict=True)) for other in times[1:]
-    )
-    return Cost(case, plain_ms, shaped_ms, added_ms, forwards_ms, added_ms / forwards_ms)
+    times = _time_in_turns([plain, shaped, yardstick], quick)
+    added, forwards = (_median_difference(times[0], other) for other in times[1:])
+    return {
+        "SB3": f"{name} {env_id}",
+        "plain ms": statistics.median(times[0]),
+        "shaped ms": statistics.median(times[1]),
+        "added ms": added,
+        "two forwards ms": forwards,
+        "added / two forwards": added / forwards,
+    }
+
+
+def _median_difference(plain: list[float], other: list[float]) -> float:
+    """Over the blocks: neighbours in time are compared."""
+    return statistics.median(b - a for a, b in zip(plain, other, strict=True))
 
 
 def _time_in_turns(models: list[Any], quick: bool) -> list[list[float]]:

@@ -43,6 +43,7 @@ COMMANDS: dict[tuple[str, ...], tuple[str, str]] = {
     ("tune", "sac"): ("bsrs.cli.tune:sac", "search eta for SAC with Optuna; again to continue"),
     ("tune", "td3"): ("bsrs.cli.tune:td3", "search eta for TD3 with Optuna; again to continue"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
+    ("bench", "sb3"): ("bsrs.cli.bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),
     ("bench", "tabular"): ("bsrs.cli.bench:tabular", "tabular solvers, beside quantecon and mdpsolver"),
     ("bench", "td3"): ("bsrs.cli.bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }

@@ -45,6 +45,27 @@ def td3(arguments: BenchArguments) -> None:
 
 
 @dataclass(frozen=True)
+class BenchSb3Arguments:
+    """What the benchmark of the line on top of Stable-Baselines3 takes: it counts one thread's processor time."""
+
+    json: bool = False
+    """Print one JSON document instead of a table."""
+    quick: bool = False
+    """A few blocks: does it run, rather than how fast."""
+
+
+def sb3(arguments: BenchSb3Arguments) -> None:
+    """What shaping adds to a gradient step of Stable-Baselines3."""
+    from bsrs.bench.sb3 import bench
+
+    document = bench(quick=arguments.quick)
+    if arguments.json:
+        print(json.dumps(document))
+        return
+    print_table("Stable-Baselines3, per gradient step", document["rows"])
+
+
+@dataclass(frozen=True)
 class BenchTabularArguments(BenchArguments):
     """What the benchmark of tabular solvers takes."""
 
