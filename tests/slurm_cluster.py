@@ -70,6 +70,9 @@ class SlurmCluster:
         return done.stdout
 
     def close(self) -> None:
+        """Its jobs end first: daemons that stop leave them running."""
+        if len(self._processes) == 3:
+            self._end_jobs()
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
@@ -78,6 +81,15 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def _end_jobs(self) -> None:
+        try:
+            self.run("scancel", "--user", getpass.getuser())
+            until = time.monotonic() + 30
+            while self.run("squeue", "--noheader", "--format=%i").split() and time.monotonic() < until:
+                time.sleep(0.2)
+        except (NoSlurm, subprocess.TimeoutExpired):  # a daemon is dead: there is nobody to ask
+            return
 
     def _configure(self) -> None:
         for name in ("state", "spool"):

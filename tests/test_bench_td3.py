@@ -44,8 +44,11 @@ def test_operations_of_one_step_by_hand() -> None:
 
 
 def test_a_population_counts_every_members_steps() -> None:
-    report = {"matmul_limit": 100.0, "peak_mb": 7.4}
     entry = Entry("td3", "bsrs", "policy", 2.0, members=4)
-    row = _row(entry, 1, Result((10.0, 12.0, 11.0), report), Result((20.0, 20.0, 20.0), report))
+    population = Ours(entry, threads=1)
+    population.run(12)
+    assert population._loop.step == 3
+    report = {"matmul_limit": 100.0, "peak_mb": 7.4}
+    row = _row(entry, 1, Result((40.0, 48.0, 44.0), report), Result((20.0, 20.0, 20.0), report))
     assert (row["steps_per_s"], row["ratio_to_sb3"], row["matmul_share"]) == (44.0, 2.2, 0.44)
     assert (row["variant"], row["processes"], row["members"], row["peak_mb"]) == ("policy", 1, 4, 7)

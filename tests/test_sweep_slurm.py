@@ -21,7 +21,7 @@ from sweeping import OPTIONS, small_sweep
 submitit = pytest.importorskip("submitit")
 
 SWEEP = (
-    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 3000 --learning-starts 100 --batch-size 16 --hidden 16"
+    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 8000 --learning-starts 100 --batch-size 16 --hidden 16"
     " --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200 --no-tensorboard"
 )
 
@@ -38,16 +38,15 @@ def cluster(tmp_path: Path) -> Iterator[SlurmCluster]:
     made.close()
 
 
-def wait_for_job(cluster: SlurmCluster, runs: Path, taken: set[str]) -> str:
-    """The id of a job that is in the middle of a run, but none of `taken`."""
+def wait_for_job(cluster: SlurmCluster, runs: Path, taken: int = -1) -> int:
+    """The place in the first array of a job in the middle of its run, but not `taken`; jobs follow the etas."""
     for _ in range(600):
         time.sleep(0.2)
-        for folder in sorted(runs.glob("dqn-*")):
-            if (folder / "checkpoint").exists() and not (folder / "result.json").exists():
-                job = cluster.run("squeue", "--noheader", "--array", "--states=R", "--format=%i").split()
-                found = sorted(set(job) - taken)
-                if found:
-                    return found[0]
+        queued = set(cluster.run("squeue", "--noheader", "--array", "--states=R", "--format=%i").split())
+        for place, folder in enumerate(sorted(runs.glob("dqn-*-eta*"))):
+            begun = (folder / "checkpoint").exists() and not (folder / "result.json").exists()
+            if begun and place != taken and f"1_{place}" in queued:
+                return place
     raise AssertionError("no job came to its first checkpoint")
 
 
@@ -57,14 +56,14 @@ def test_a_sweep_survives_a_cancelled_job_and_one_without_time(cluster: SlurmClu
     with subprocess.Popen(
         command, env=cluster.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as sweep:
-        cancelled = wait_for_job(cluster, runs, set())
-        cluster.run("scancel", cancelled)
-        out_of_time = wait_for_job(cluster, runs, {cancelled})
-        cluster.run("scancel", "--signal=USR2", out_of_time)
+        cancelled = wait_for_job(cluster, runs)
+        cluster.run("scancel", f"1_{cancelled}")
+        out_of_time = wait_for_job(cluster, runs, cancelled)
+        cluster.run("scancel", "--signal=USR2", f"1_{out_of_time}")
         said = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 0, said
     assert [status.state for status in list_runs(runs)] == ["finished"] * 3
-    assert f"Slurm job {cancelled} is gone; it is tried again" in said
+    assert f"Slurm job 1_{cancelled} is gone; it is tried again" in said
     logs = "".join(path.read_text() for path in (runs / "slurm").rglob("*_log.out"))
     assert "Exiting gracefully after preemption/timeout" in logs
 

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, cast
 
-from bsrs.bench.timing import Result, Runner, median_ratio, race, time_shares
+from bsrs.bench.timing import Result, Runner, Tell, median_ratio, race, silent, time_shares
 from bsrs.config.algorithms import preset
 from bsrs.config.dqn import DQNConfig
 from bsrs.errors import MissingExtra
@@ -21,24 +21,24 @@ STEPS = {"Pong": 200, "CartPole": 2_000}
 QUICK_STEPS = {"Pong": 80, "CartPole": 600}
 
 
-def bench(*, quick: bool, threads: int, cases: tuple[str, ...] = tuple(CASES)) -> dict[str, Any]:
+def bench(*, quick: bool, threads: int, cases: tuple[str, ...] = tuple(CASES), tell: Tell = silent) -> dict[str, Any]:
     """Rows for the table, and for our agents the shares of time."""
     rows: list[dict[str, Any]] = []
     shares: list[dict[str, Any]] = []
     for case in cases:
         steps = QUICK_STEPS if quick else STEPS
-        results = _race(case, threads, steps[case], rounds=3 if quick else 15)
+        results = _race(case, threads, steps[case], rounds=3 if quick else 15, tell=tell)
         rows += [_row(case, name, result, results["sb3"]) for name, result in results.items()]
         ours = {name: result for name, result in results.items() if name != "sb3"}
         shares += [{"case": case, "eta": _eta(name), **result.report["shares"]} for name, result in ours.items()]
     return {"rows": rows, "shares": shares}
 
 
-def _race(case: str, threads: int, steps: int, rounds: int) -> dict[str, Result]:
+def _race(case: str, threads: int, steps: int, rounds: int, tell: Tell) -> dict[str, Result]:
     settings = {"case": case, "threads": threads}
     builds: dict[str, tuple[Callable[..., Runner], dict[str, Any]]] = {"sb3": (Sb3, settings)}
     builds |= {f"bsrs eta={eta:g}": (Ours, {**settings, "eta": eta}) for eta in ETAS}
-    return race(builds, steps=steps, rounds=rounds, warm_up=WARM_UP[case])
+    return race(builds, steps=steps, rounds=rounds, warm_up=WARM_UP[case], tell=tell)
 
 
 def _row(case: str, name: str, result: Result, sb3: Result) -> dict[str, Any]:

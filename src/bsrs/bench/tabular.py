@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from bsrs.bench.tabular_solvers import FAMILIES, Answer, Solvers
+from bsrs.bench.timing import Tell, silent
 from bsrs.errors import unknown
 from bsrs.rng import stream
 from bsrs.tabular import MDP, grid_mdp, solve
@@ -70,7 +71,7 @@ class Plan:
                 raise unknown("table", table, TABLES)
 
 
-def bench(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def bench(plan: Plan, tell: Tell = silent) -> dict[str, Any]:
     """`rows`, one for each solver; `stopped`, those that took longer than the limit; `best`, ours beside the best
     peer's; `bandwidth`, of one application."""
     rows: list[dict[str, Any]] = []

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bsrs.bench.timing import Result, Runner, median_ratio, race, time_shares
+from bsrs.bench.timing import Result, Runner, Tell, median_ratio, race, silent, time_shares
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.config.algorithms import preset
 from bsrs.config.td3 import TD3Config
 from bsrs.errors import MissingExtra
 
-WARM_UP = 300  # past the first batches, which are drawn from few transitions
+WARM_UP = 320  # past the first batches, which are drawn from few transitions
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class Entry:
     eta: float = 0.0
     members: int = 1
 
+    def __str__(self) -> str:
+        return f"{self.algorithm} {self.agent} {self.variant}" + (f" x {self.members}" if self.members > 1 else "")
+
 
 VARIANTS = (
     Entry("td3", "sb3", "plain"),
@@ -44,12 +47,12 @@ SAC_VARIANTS = tuple(dataclasses.replace(entry, algorithm="sac") for entry in VA
 POPULATIONS = tuple(Entry("td3", "bsrs", "policy", 2.0, members) for members in (4, 16))
 
 
-def bench(*, quick: bool, threads: int) -> dict[str, Any]:
+def bench(*, quick: bool, threads: int, tell: Tell = silent) -> dict[str, Any]:
     """Rows for the table, and for our agents the shares of time."""
     rows: list[dict[str, Any]] = []
     shares: list[dict[str, Any]] = []
     for entries, processes in _contests(quick):
-        results = _race(entries, processes, threads if processes == 1 else 1, quick)
+        results = _race(entries, processes, threads if processes == 1 else 1, quick, tell)
         for entry, result in results.items():
             rows.append(_row(entry, processes, result, results[entries[0]]))
             if entry.agent == "bsrs" and processes == 1:
@@ -65,7 +68,7 @@ def _contests(quick: bool) -> list[tuple[tuple[Entry, ...], int]]:
     return contests if not quick else [contests[0], contests[1], (populations[::2], 1), (SAC_VARIANTS[:3], 1)]
 
 
-def _race(entries: tuple[Entry, ...], processes: int, threads: int, quick: bool) -> dict[Entry, Result]:
+def _race(entries: tuple[Entry, ...], processes: int, threads: int, quick: bool, tell: Tell) -> dict[Entry, Result]:
     builds: dict[str, tuple[Callable[..., Runner], dict[str, Any]]] = {
         str(entry): (
             Sb3 if entry.agent == "sb3" else Ours,
@@ -73,12 +76,12 @@ def _race(entries: tuple[Entry, ...], processes: int, threads: int, quick: bool)
         )
         for entry in entries
     }
-    results = race(builds, steps=40 if quick else 200, rounds=3 if quick else 11, warm_up=60 if quick else WARM_UP)
+    steps, rounds, warm_up = (48, 3, 64) if quick else (208, 11, WARM_UP)  # of whole steps of a population
+    results = race(builds, steps=steps, rounds=rounds, warm_up=warm_up, tell=tell)
     return {entry: results[str(entry)] for entry in entries}
 
 
 def _row(entry: Entry, processes: int, result: Result, sb3: Result) -> dict[str, Any]:
-    of_all_members = dataclasses.replace(result, rates=tuple(rate * entry.members for rate in result.rates))
     return {
         "case": entry.algorithm,
         "agent": entry.agent,
@@ -86,9 +89,9 @@ def _row(entry: Entry, processes: int, result: Result, sb3: Result) -> dict[str,
         "eta": entry.eta,
         "processes": processes,
         "members": entry.members,
-        "steps_per_s": round(of_all_members.steps_per_s, 1),
-        "ratio_to_sb3": round(median_ratio(of_all_members, sb3), 3),
-        "matmul_share": round(of_all_members.steps_per_s / processes / result.report["matmul_limit"], 3),
+        "steps_per_s": round(result.steps_per_s, 1),
+        "ratio_to_sb3": round(median_ratio(result, sb3), 3),
+        "matmul_share": round(result.steps_per_s / processes / result.report["matmul_limit"], 3),
         "peak_mb": round(result.report["peak_mb"]),
     }
 
@@ -117,10 +120,11 @@ class Ours:
         self._loop = Loop(self._agent, configs[0], range(entry.members), [Records() for _ in configs])
         self._loop.start()
         self._config, self._shaped, self._block = configs[0], entry.eta != 0, 0
+        self._members = entry.members
 
     def run(self, steps: int) -> None:
         self._block = steps
-        for _ in range(steps):
+        for _ in range(steps // self._members):
             self._loop.advance()
 
     def report(self) -> dict[str, Any]:

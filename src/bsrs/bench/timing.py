@@ -16,6 +16,14 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, Self
 
 
+Tell = Callable[[str], None]
+"""What takes a line about how far a benchmark is."""
+
+
+def silent(_line: str) -> None:
+    """A `Tell` for those who do not watch."""
+
+
 class Runner(Protocol):
     """What a contestant does, in its own process."""
 
@@ -103,17 +111,24 @@ class Result:
 
 
 def race(
-    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]], *, steps: int, rounds: int, warm_up: int
+    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]],
+    *,
+    steps: int,
+    rounds: int,
+    warm_up: int,
+    tell: Tell = silent,
 ) -> dict[str, Result]:
     """All contestants by name, each `rounds` blocks of `steps` steps after one of `warm_up`, in turns."""
     with ExitStack() as stack:
         contestants = {
             name: stack.enter_context(Contestant(build, **settings)) for name, (build, settings) in builds.items()
         }
-        for contestant in contestants.values():
+        for name, contestant in contestants.items():
+            tell(f"{name}: warming up")
             contestant.run(warm_up)
         rates: dict[str, list[float]] = {name: [] for name in contestants}
         for turn in range(rounds):
+            tell(f"round {turn + 1} of {rounds}")
             for name in _rotated(list(contestants), turn):
                 rates[name].append(contestants[name].run(steps))
         return {name: Result(tuple(rates[name]), contestant.report()) for name, contestant in contestants.items()}

@@ -24,7 +24,7 @@ def dqn(arguments: BenchArguments) -> None:
     """Env steps per second of DQN."""
     from bsrs.bench.dqn import bench
 
-    document = bench(quick=arguments.quick, threads=arguments.threads)
+    document = bench(quick=arguments.quick, threads=arguments.threads, tell=_tell)
     if arguments.json:
         print(json.dumps(document))
         return
@@ -36,7 +36,7 @@ def td3(arguments: BenchArguments) -> None:
     """Env steps per second of TD3 and SAC."""
     from bsrs.bench.td3 import bench
 
-    document = bench(quick=arguments.quick, threads=arguments.threads)
+    document = bench(quick=arguments.quick, threads=arguments.threads, tell=_tell)
     if arguments.json:
         print(json.dumps(document))
         return
@@ -89,7 +89,7 @@ def tabular(arguments: BenchTabularArguments) -> None:
         limit=min(arguments.limit, 5.0) if arguments.quick else arguments.limit,
         threads=arguments.threads,
     )
-    document = bench(plan, tell=lambda line: print(line, file=sys.stderr, flush=True))
+    document = bench(plan, tell=_tell)
     if arguments.json:
         print(json.dumps(document))
         return
@@ -103,8 +103,14 @@ def tabular(arguments: BenchTabularArguments) -> None:
     print_table("one application, 1000x1000 deterministic grid, beside copying memory", [document["bandwidth"]])
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def print_table(title: str, rows: list[dict[str, Any]]) -> None:
-    """Rows that share their keys, as a table."""
+    """Rows that share their keys, as a table; nothing where there are none."""
+    if not rows:
+        return
     from rich.console import Console
     from rich.table import Table
 
