@@ -28,7 +28,7 @@ def test_all_solvers_agree(report):
         families = {row["solver"].split()[0] for row in rows}
         assert families == {"bsrs", "quantecon", "mdpsolver"}
         for row in rows:
-            assert row["max_error"] < 1e-5 and row["policy_loss"] < 1e-5, row
+            assert max(row["max_error"], row["policy_loss"]) < 1e-5, row
     assert report["stopped"] == []
 
 
@@ -45,12 +45,13 @@ def test_an_eta_that_chooses_itself_saves_applications(report):
 def test_the_best_of_both_sides(report):
     assert [(line["mdp"], line["gamma"]) for line in report["best"]] == list(CASES)
     for line in report["best"]:
-        assert line["ours"].startswith("bsrs") and not line["peer"].startswith("bsrs")
+        assert line["ours"].startswith("bsrs")
+        assert line["peer"].startswith(("quantecon", "mdpsolver"))
         assert line["times_as_fast"] == pytest.approx(line["peer_seconds"] / line["our_seconds"])
 
 
 def test_one_that_takes_too_long_is_left_out():
-    report = bench(Plan((("300x300", 0.999),), families=("quantecon",), rounds=1, limit=0.01))
+    report = bench(Plan((("60x60", 0.999),), families=("quantecon",), rounds=1, limit=0.0))
     assert report["rows"] == report["best"] == []
     assert {line["solver"] for line in report["stopped"]} == {
         "quantecon mpi k=20",

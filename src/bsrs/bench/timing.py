@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, Self
 
-
 Tell = Callable[[str], None]
 """What takes a line about how far a benchmark is."""
 

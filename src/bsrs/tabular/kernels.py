@@ -56,7 +56,7 @@ class Table:
             self.rewards,
             self.pointers,
             (0,) * self.n_actions if self.n_actions <= WIDEST else np.empty(self.n_actions, dtype=np.int8),
-            (0,) * self.width if self.pointers is None else None,
+            (0,) * self.width if self.pointers is None else (),
         )
 
 
