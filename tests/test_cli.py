@@ -47,6 +47,22 @@ def test_solve(capsys):
     assert document["rows"][0]["start_value"] == pytest.approx(document["value"][0])
 
 
+def test_solve_says_what_it_picked(capsys):
+    document = json.loads(run(capsys, *"tabular solve --method auto --json".split()))
+    assert document["rows"][0]["method"] == "midrange"
+    assert "expected none: it chooses" in fails(capsys, *"tabular solve --method auto --eta 0.2".split())
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_long_solves_show_how_far_they_are(capsys, monkeypatch, terminal):
+    monkeypatch.setattr("bsrs.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    main("tabular solve --gamma 0.99 --eta 0 3".split())
+    said = capsys.readouterr().err
+    assert "paper, eta 0" in said
+    assert "applications" in said
+
+
 def test_theory(capsys):
     document = json.loads(run(capsys, *"tabular theory --seeds 3 --eta 0.05 0.3 --json".split()))
     assert document["proven_high"] == pytest.approx(1 / 9)

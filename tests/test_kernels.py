@@ -55,13 +55,14 @@ def test_a_policys_chain(mdp):
     np.testing.assert_allclose(out, rewards + 0.9 * (mdp.chain(policy) @ value), atol=1e-12)
 
 
+@pytest.mark.parametrize("n_tables", [1, 3])
 @pytest.mark.parametrize("per_state", [False, True])
-def test_the_shaped_operator_on_many_tables(mdp, per_state):
+def test_the_shaped_operator_on_many_tables(mdp, per_state, n_tables):
     rng = stream(2, "test tables")
-    q = rng.standard_normal((mdp.n_states, mdp.n_actions, 3))
-    eta = rng.uniform(-0.5, 0.5, (mdp.n_states if per_state else 1, 3))
+    q = rng.standard_normal((mdp.n_states, mdp.n_actions, n_tables))
+    eta = rng.uniform(-0.5, 0.5, (mdp.n_states if per_state else 1, n_tables))
     expected = shaped_bellman(mdp, 0.9, q, eta)
-    value, new, outs = q.max(axis=1), q.copy(), (np.empty((mdp.n_states, 3)), np.empty((mdp.n_states, 3)))
+    value, new, outs = q.max(axis=1), q.copy(), (np.empty((mdp.n_states, n_tables)), np.empty((mdp.n_states, n_tables)))
     change = kernels.shaped_step(kernels.compact(mdp), 0.9, eta, value, (1 + eta) * value, new, outs)
     np.testing.assert_allclose(new, expected, atol=1e-12)
     np.testing.assert_allclose(change, np.abs(expected - q).max(axis=(0, 1)), atol=1e-12)

@@ -81,7 +81,7 @@ def bench(plan: Plan, tell: Tell = silent) -> dict[str, Any]:
         contestants = [stack.enter_context(_Contestant(family, plan)) for family in plan.families]
         for case in plan.cases:
             tell(f"{case[0]}, gamma {case[1]:g}")
-            results = _race(case, contestants, plan)
+            results = _race(case, contestants, plan, tell)
             for result in results.values():
                 if result.answer is None:
                     stopped.append({"mdp": case[0], "gamma": case[1], "solver": result.solver, "limit": plan.limit})
@@ -105,8 +105,13 @@ class Result:
     def median(self) -> float:
         return statistics.median(self.seconds) if self.seconds else float("inf")
 
+    @property
+    def told(self) -> str:
+        """How long the last solve took, in words."""
+        return f"{self.seconds[-1]:.4g} s" if self.seconds else "stopped"
 
-def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan) -> dict[str, Result]:
+
+def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan, tell: Tell) -> dict[str, Result]:
     solvers = [(contestant, name) for contestant in contestants for name in contestant.prepare(case)]
     results = {name: Result(name) for _, name in solvers}
     for turn in range(plan.rounds):
@@ -115,6 +120,8 @@ def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan) -> dict[st
             # One that took a long time is steady enough.
             if turn == 0 or results[name].median < plan.limit / 30:
                 _take(contestant, results[name])
+                tell(f"  {name}: {results[name].told}")
+    tell("  comparing the answers")
     _check(case, results)
     return results
 

@@ -1,10 +1,11 @@
-"""How far a run is: a bar in a terminal, plain lines elsewhere."""
+"""How far a run or a solver is: a bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bsrs.train import Progress
@@ -51,6 +52,54 @@ def _lines(steps: int, title: str) -> Progress:
         print(f"{title}  step {step:,} of {steps:,}  {told}  {left} left", file=sys.stderr, flush=True)
 
     return show
+
+
+@contextmanager
+def watch_residual(tol: float, title: str) -> Iterator[Callable[[int, float], None]]:
+    """What a tabular solver calls with its applications and residual: how far the residual has fallen towards `tol`."""
+    if sys.stderr.isatty():
+        with _residual_bar(tol, title) as watch:
+            yield watch
+    else:
+        yield _residual_lines(title)
+
+
+@contextmanager
+def _residual_bar(tol: float, title: str) -> Iterator[Callable[[int, float], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), TextColumn("{task.fields[told]}"))
+    start, first = time.monotonic(), math.inf
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, told="")
+
+        def watch(applications: int, residual: float) -> None:
+            nonlocal first
+            first = max(residual, tol) if math.isinf(first) else first
+            way = math.log(first / tol)  # residuals fall geometrically, so the way is measured in logarithms
+            done = math.log(first / max(residual, tol)) / way if way > 0 and residual < math.inf else 0.0
+            rate = applications / max(time.monotonic() - start, 1e-9)
+            told = f"{applications:,} applications, {rate:,.0f}/s, residual {residual:.1e}"
+            bar.update(task, completed=max(done, 0.0), told=told)
+
+        yield watch
+
+
+def _residual_lines(title: str) -> Callable[[int, float], None]:
+    start = last = time.monotonic()
+
+    def watch(applications: int, residual: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < SECONDS_BETWEEN_LINES:
+            return
+        last = now
+        rate = applications / (now - start)
+        print(f"{title}  {applications:,} applications  {rate:,.0f}/s  residual {residual:.1e}", file=sys.stderr)
+
+    return watch
 
 
 def _told(steps_per_s: float, score: float | None, train_return: float | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bsrs.cli.progress import watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
 from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
@@ -24,7 +25,17 @@ def solve(config: SolveTable) -> None:
     rows, solution = [], None
     for text in config.eta:
         eta = _number(text)
-        solution = solve_table(mdp, config.gamma, eta=eta, tol=config.tol, max_steps=config.max_steps)
+        with watch_residual(config.tol, f"{config.map}, eta {text}") as watch:
+            solution = solve_table(
+                mdp,
+                config.gamma,
+                eta=eta,
+                method=config.method,
+                tol=config.tol,
+                max_steps=config.max_steps,
+                threads=config.threads or None,
+                watch=watch,
+            )
         rows.append(_solution_row(eta, solution, mdp))
     assert solution is not None
     if config.json:
@@ -119,6 +130,7 @@ def _number(text: str) -> float | str:
 def _solution_row(eta: float | str, solution: Solution, mdp: MDP) -> dict[str, Any]:
     return {
         "eta": eta,
+        "method": solution.method,
         "outcome": solution.outcome,
         "applications": solution.applications,
         "residual": float(solution.residuals[-1]),

@@ -31,8 +31,12 @@ class SolveTable(Table):
 
     eta: tuple[str, ...] = ("0",)
     """Shape-scales, one solution for each: numbers, or aitken, anderson, spectral (they choose themselves)."""
+    method: Literal["iterate", "midrange", "mpi", "auto"] = "iterate"
+    """The paper's iteration, a solver for large tables, or what suits the table."""
     max_steps: int = 1_000_000
     """Give up after so many applications of the operator."""
+    threads: int = 0
+    """Threads on large tables; 0 takes all cores."""
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,11 @@ def shaped_step(
     V and (1 + eta) V go to `outs`. Returns, for each of the K, the sup-norm of the change of q: the paper's residual.
     """
     changes = np.zeros((_n_blocks(), eta.shape[1]), dtype=q.dtype)
-    _shaped_step(*table.layout(), q.dtype.type(gamma), eta, value, scaled, q, *outs, changes)
+    arrays = (eta, value, scaled, q, *outs, changes)
+    if eta.shape[1] == 1:  # without the inner loops over K: six times as fast
+        _shaped_step_of_one(*table.layout(), q.dtype.type(gamma), *(array.reshape(-1) for array in arrays))
+    else:
+        _shaped_step(*table.layout(), q.dtype.type(gamma), *arrays)
     return np.asarray(changes.max(axis=0))  # a NaN, the end of a diverging run, stays one
 
 
@@ -264,6 +268,29 @@ def _shaped_step(  # type: ignore[no-untyped-def]
             for k in range(n_runs):
                 new_value[s, k] = best[k]
                 new_scaled[s, k] = (1 + eta[s * per_state, k]) * best[k]
+        changes[block] = change
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _shaped_step_of_one(  # type: ignore[no-untyped-def]
+    columns, weights, rewards, pointers, actions, widths, gamma, eta, value, scaled, q, new_value, new_scaled, changes
+):
+    n_states, n_blocks = value.size, changes.size
+    n_actions, per_state = _U(len(actions)), _U(eta.size > 1)
+    for block in prange(n_blocks):
+        change = value.dtype.type(0)
+        for s in range(_U(n_states * block // n_blocks), _U(n_states * (block + 1) // n_blocks)):
+            best, scale = value.dtype.type(-np.inf), eta[s * per_state]
+            for a in range(n_actions):
+                row = s * n_actions + a
+                expected = _row_value(columns, weights, pointers, widths, row, scaled)
+                new = rewards[row] - scale * value[s] + gamma * expected
+                moved = abs(new - q[row])
+                q[row] = new
+                change = change if moved <= change else moved  # so that a NaN is kept
+                best = best if best >= new else new
+            new_value[s] = best
+            new_scaled[s] = (1 + scale) * best
         changes[block] = change
 
 
