@@ -17,7 +17,7 @@ def shape_samples(shaper: Shaper, samples: Any) -> Any:
     if shaper.eta() == 0:  # nothing to compute: bit for bit the plain algorithm
         return samples
     both = _join(samples.observations, samples.next_observations)
-    size = len(samples.rewards)
+    size = samples.rewards.shape[0]
     reward, terminated, values = shaper.arrays(samples.rewards, samples.dones, shaper.value(both, 2 * size))
     batch = Transitions(
         obs=samples.observations,

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from torch import nn
 
 from bsrs.errors import BadInput, unknown
 
@@ -143,22 +145,26 @@ class evaluating:
     def __enter__(self) -> None:
         self._training: list[dict[str, Any]] = []
         for network in self._networks:
-            _collect_training(network, self._training)
-        for attributes in self._training:
-            attributes["training"] = False
+            for attributes in _attributes(network):
+                if attributes["training"]:
+                    attributes["training"] = False
+                    self._training.append(attributes)
 
     def __exit__(self, *error: object) -> None:
         for attributes in self._training:
             attributes["training"] = True
 
 
-def _collect_training(module: torch.nn.Module, found: list[dict[str, Any]]) -> None:
-    attributes = vars(module)
-    if attributes["training"]:
-        found.append(attributes)
-    for child in attributes["_modules"].values():
-        if child is not None:
-            _collect_training(child, found)
+MODELESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU}
+_known: WeakKeyDictionary[torch.nn.Module, list[dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _attributes(network: torch.nn.Module) -> list[dict[str, Any]]:
+    """Those of its modules for which the mode may matter, looked for once: a network that learns keeps its modules."""
+    found = _known.get(network)
+    if found is None:
+        found = _known[network] = [vars(module) for module in network.modules() if type(module) not in MODELESS]
+    return found
 
 
 @contextmanager
