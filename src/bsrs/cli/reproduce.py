@@ -19,6 +19,8 @@ class ReproduceArguments(SweepOptions):
     """Only these of the experiment's envs."""
     out: Path | None = None
     """Folder of the runs, the figures, the claims and the report. The same again goes on with what is there."""
+    train: bool = True
+    """Whether to train; --no-train draws and judges the runs that are in the folder."""
 
 
 def atari(arguments: ReproduceArguments) -> None:
@@ -106,8 +108,8 @@ def _reproduce(name: str, arguments: ReproduceArguments) -> None:
 
     options = SweepOptions(**{field.name: getattr(arguments, field.name) for field in fields(SweepOptions)})
     out = arguments.out or default_out(f"{name}-{arguments.scale}")
-    result = reproduce(name, arguments.scale, out, options, arguments.env)
-    print_claims(f"{name}, {arguments.scale}", result.claims)
+    result = reproduce(name, arguments.scale, out, options, arguments.env, train=arguments.train)
+    print_claims(f"{name}, {arguments.scale}" if arguments.train else name, result.claims)
     for path in result.files:
         print(f"wrote {path}")
     for run, why in result.problems.items():

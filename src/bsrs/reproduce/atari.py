@@ -145,7 +145,7 @@ def _negative(games: Games | None, about: partial[Claim]) -> Claim:
     text = "A negative eta is even worse than eta = 10"
     negative = [eta for eta in games.etas if eta < 0] if games else []
     if games is None or not negative or 10.0 not in games.etas:
-        command = "a GPU cluster: bsrs sweep dqn --preset atari --eta -0.5 0 10 --seeds 5 --env ..."
+        command = "a GPU cluster: bsrs sweep dqn --env (the 40 games) --eta -0.5 0 10 --seeds 5 --executor slurm"
         return about(text, None, "", at_least, command=command)  # the paper's own sweep has no negative eta
     below = bootstrap(
         lambda a, b: median(a) - median(b), games.final[10.0], games.final[negative[0]], seed=SEED, paired=True

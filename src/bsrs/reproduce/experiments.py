@@ -21,7 +21,7 @@ from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, 
 from bsrs.reproduce.evidence import Scope
 from bsrs.reproduce.further import draw_further
 from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
-from bsrs.stats.records import Series, read_run, series_of
+from bsrs.stats.records import Series, read_run, read_runs, series_of
 from bsrs.store.names import folder_name
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand, read_sweep
@@ -81,21 +81,31 @@ class Reproduced:
     """Run -> why it has no result."""
 
 
-def reproduce(name: str, scale: str, out: Path, options: SweepOptions, envs: Sequence[str] = ()) -> Reproduced:
-    """Run, or continue, the sweep in `out`; draw its figures; judge its claims; write the report."""
+def reproduce(
+    name: str, scale: str, out: Path, options: SweepOptions, envs: Sequence[str] = (), *, train: bool = True
+) -> Reproduced:
+    """Run, or continue, the sweep in `out`; draw its figures; judge its claims; write the report.
+
+    Without training, of all runs that are in `out`, whatever their scale.
+    """
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
-    sweep = experiment.sweep(scale, envs)
-    configs = expand(sweep)
-    problems = run_sweep(configs, out, options).problems
-    folders = [out / folder_name(config) for config in configs]
-    series = series_of([read_run(folder) for folder in folders if (folder / "config.json").exists()])
+    problems: dict[str, str] = {}
+    if train:
+        configs = expand(experiment.sweep(scale, envs))
+        problems = run_sweep(configs, out, options).problems
+        folders = [out / folder_name(config) for config in configs]
+        runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]
+    else:
+        runs = [run for run in read_runs(out)[0] if not envs or run.config.env in envs]
+    series = series_of(runs)
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
-    claims = experiment.judge(series, experiment.scope(sweep.env))
+    claims = experiment.judge(series, experiment.scope(sorted({each.env for each in series})))
     write_claims(out / "claims.json", claims)
     with project_style():
         figures = {**experiment.draw(series), **draw_further(name, series)}
+    title = f"{name}, {scale}" if train else name
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
-    return Reproduced(claims, [*files, write_report(out, out / "report.html", f"{name}, {scale}")], problems)
+    return Reproduced(claims, [*files, write_report(out, out / "report.html", title)], problems)
