@@ -1,0 +1,100 @@
+"""The tables in README.md and the figures beside it, from the records in this folder: `python results/tables.py`.
+
+Nothing is trained. `<experiment>/` holds runs of one of the paper's experiments, `eta/` those of other envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bsrs.figures.style import project_style
+from bsrs.reproduce.claims import Claim
+from bsrs.reproduce.evidence import area, final, gain, means
+from bsrs.reproduce.experiments import EXPERIMENTS
+from bsrs.reproduce.theory import judge_theory
+from bsrs.reproduce.variants import draw_variants
+from bsrs.stats import Interval
+from bsrs.stats.records import Series, read_runs, series_of
+from bsrs.stats.summary import baseline_of
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+
+
+def main() -> None:
+    text = README.read_text()
+    for name, lines in {"claims": claims_table(), "runs": runs_table()}.items():
+        begin, end = f"<!-- {name}: made by tables.py -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        assert rest, f"README.md has no place for the table of {name}"
+        text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+    README.write_text(text)
+    draw()
+
+
+def claims_table() -> Iterator[str]:
+    yield "| the paper's claim | what was seen here | 95 % interval | verdict |"
+    yield "|---|---|---|---|"
+    for claim in [*judge_theory(), *experiment_claims()]:
+        needs = f"; needs {claim.settle}" if claim.settle else ""
+        yield f"| {claim.claim} | {claim.shown} | {claim.interval} | **{claim.verdict}**{needs} |"
+
+
+def experiment_claims() -> Iterator[Claim]:
+    for name, experiment in EXPERIMENTS.items():
+        found = records(name)
+        yield from experiment.judge(found, experiment.scope(sorted({each.env for each in found})))
+
+
+def runs_table() -> Iterator[str]:
+    yield "| env | algorithm | eta | seeds | steps | mean score over training | against eta = 0 | score at the end |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for folder in folders():
+        found = records(folder)
+        for each in sorted(found, key=lambda one: (one.env, one.variant, float(one.eta))):
+            zero = baseline_of(each, found)
+            effect = gain(each, zero, area) if zero is not None and zero is not each else None
+            variant = f" ({each.variant})" if each.variant else ""
+            cells = [
+                each.env,
+                each.config.algorithm + variant,
+                f"{each.eta:g}",
+                str(len(each.seeds)),
+                f"{each.config.steps:,}",
+                words(means([each], area), ""),
+                words(effect, "+") if effect else "",
+                words(means([each], final), ""),
+            ]
+            yield f"| {' | '.join(cells)} |"
+
+
+def words(effect: Interval, sign: str) -> str:
+    estimate, low, high = (float(part.squeeze()) for part in (effect.estimate, effect.low, effect.high))
+    return f"{estimate:{sign}.4g} [{low:{sign}.4g}, {high:{sign}.4g}]"
+
+
+def draw() -> None:
+    with project_style():
+        for folder in folders():
+            experiment = EXPERIMENTS.get(folder)
+            found = records(folder)
+            figures = experiment.draw(found) if experiment else draw_variants(folder, found)
+            for stem, figure in figures.items():
+                figure.savefig(HERE / folder / f"{stem}.png", dpi=150, bbox_inches="tight")
+
+
+def folders() -> list[str]:
+    return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/config.json"), None))
+
+
+def records(folder: str) -> list[Series]:
+    if not (HERE / folder).is_dir():
+        return []
+    runs, broken = read_runs(HERE / folder)
+    assert not broken, broken
+    return series_of(runs)
+
+
+if __name__ == "__main__":
+    main()
