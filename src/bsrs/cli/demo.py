@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bsrs.config.sweep import SweepOptions
 
-
 # Runs of networks this small are trained three times as fast together.
 MEMBERS = 5
 

@@ -93,7 +93,7 @@ class SweepOptions:
     threads: int = 1
     """Threads of each worker."""
     members: int = 1
-    """Runs that one worker trains together as a population, where that is faster (GPU)."""
+    """Runs that one worker trains together as a population: faster on a GPU, and with small networks."""
     device: str = "cpu"
     """Where the networks live: cpu, cuda, cuda:1, ..."""
     checkpoint_every: int = 0

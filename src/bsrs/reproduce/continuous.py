@@ -37,17 +37,27 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Better for some eta above 0, robust at large ones, worse below 0."""
-    zero, best = at(series, 0.0), tuned(series, area)
-    about = partial(judged, verdict=at_least, too_small=too_small(series, scope), command=scope.command)
-    claims = [_tuned_claim("BSRS improves TD3 on Pendulum over eta = 0", best, about)]
-    for eta in LARGE_ETAS:
-        large = at(series, eta)
-        effect = gain(large, zero, area) if large and zero else None
-        claims.append(about(f"Robust: eta = {eta:g} is still better than eta = 0", effect, _words(effect)))
-    lowest = constant_etas(series)[0] if constant_etas(series) else None
-    worse = gain(zero, lowest, area) if zero and lowest and float(lowest.eta) < 0 else None
-    return [*claims, about("A negative eta is worse than eta = 0", worse, _words(worse))]
+    """Better for some eta above 0, robust at large ones, worse below 0. Each claim needs only the runs it is about."""
+    etas = constant_etas(series)
+    zero = at(etas, 0.0)
+
+    def about(text: str, effect: Interval | None, shown: str, runs: Sequence[Series]) -> Claim:
+        return judged(text, effect, shown, at_least, too_small=too_small(runs, scope), command=scope.command)
+
+    def better(text: str, first: Series | None, second: Series | None) -> Claim:
+        if first is None or second is None:
+            return about(text, None, "", [])
+        effect = gain(first, second, area)
+        return about(text, effect, _words(effect), [first, second])
+
+    not_negative = [each for each in etas if float(each.eta) >= 0]
+    best = tuned(not_negative, area)
+    improves = "BSRS improves TD3 on Pendulum over eta = 0"
+    return [
+        about(improves, best.gain if best else None, best.words if best else "", not_negative),
+        *(better(f"Robust: eta = {eta:g} is still better than eta = 0", at(etas, eta), zero) for eta in LARGE_ETAS),
+        better("A negative eta is worse than eta = 0", zero, etas[0] if etas and float(etas[0].eta) < 0 else None),
+    ]
 
 
 def draw_mujoco(series: Sequence[Series]) -> dict[str, Figure]:

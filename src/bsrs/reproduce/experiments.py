@@ -49,9 +49,9 @@ class Experiment:
         return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep
 
     def scope(self, envs: Sequence[str]) -> Scope:
-        """What a verdict needs."""
+        """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
         full = read_sweep(self.preset, "paper", {})
-        one_of_each = expand(dataclasses.replace(full, env=tuple(envs), eta=full.eta[:1], seeds=1))
+        one_of_each = expand(dataclasses.replace(full, env=tuple(envs) or full.env, eta=full.eta[:1], seeds=1))
         command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
         where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
         return Scope({config.env: config.steps for config in one_of_each}, where)
