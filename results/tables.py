@@ -1,12 +1,15 @@
 """The tables in README.md and the figures beside it, from the records in this folder: `python results/tables.py`.
 
-Nothing is trained. `<experiment>/` holds runs of one of the paper's experiments, `eta/` those of other envs.
+Nothing is trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from bsrs.figures.style import project_style
 from bsrs.reproduce.claims import Claim
@@ -20,6 +23,13 @@ from bsrs.stats.summary import baseline_of
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
+# Where the runs of the experiments are, and which of them belong; the other experiments need a cluster.
+EXPERIMENT_RUNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "atari": ("atari", lambda config: True),
+    "pendulum": ("pendulum", lambda config: True),
+    "rescaling": ("cartpole", lambda config: config.potential_network == "online"),
+    "target-ablation": ("cartpole", lambda config: config.potential == "bootstrapped" and config.eta != 0),
+}
 
 
 def main() -> None:
@@ -43,7 +53,7 @@ def claims_table() -> Iterator[str]:
 
 def experiment_claims() -> Iterator[Claim]:
     for name, experiment in EXPERIMENTS.items():
-        found = records(name)
+        found = records(*EXPERIMENT_RUNS[name]) if name in EXPERIMENT_RUNS else []
         yield from experiment.judge(found, experiment.scope(sorted({each.env for each in found})))
 
 
@@ -76,24 +86,28 @@ def words(effect: Interval, sign: str) -> str:
 
 def draw() -> None:
     with project_style():
-        for folder in folders():
-            experiment = EXPERIMENTS.get(folder)
-            found = records(folder)
-            figures = experiment.draw(found) if experiment else draw_variants(folder, found)
-            for stem, figure in figures.items():
-                figure.savefig(HERE / folder / f"{stem}.png", dpi=150, bbox_inches="tight")
+        for name, (folder, belongs) in EXPERIMENT_RUNS.items():
+            if found := records(folder, belongs):
+                save(folder, EXPERIMENTS[name].draw(found))
+        for folder in set(folders()) - {folder for folder, _ in EXPERIMENT_RUNS.values()}:
+            save(folder, draw_variants(folder, records(folder)))
+
+
+def save(folder: str, figures: dict[str, Figure]) -> None:
+    for stem, figure in figures.items():
+        figure.savefig(HERE / folder / f"{stem}.png", dpi=150, bbox_inches="tight")
 
 
 def folders() -> list[str]:
     return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/config.json"), None))
 
 
-def records(folder: str) -> list[Series]:
+def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
     if not (HERE / folder).is_dir():
         return []
     runs, broken = read_runs(HERE / folder)
     assert not broken, broken
-    return series_of(runs)
+    return series_of([run for run in runs if belongs(run.config)])
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -72,8 +74,9 @@ def _pairs(series: Sequence[Series], field: str, values: tuple[str, str]) -> Ite
         if first.eta == 0.0 or getattr(first.config, field) != values[0]:
             continue
         for second in series:
-            same = (second.task, second.eta) == (first.task, first.eta)
-            if same and getattr(second.config, field) == values[1] and set(first.seeds) & set(second.seeds):
+            changes: dict[str, Any] = {"seed": second.config.seed, field: values[1]}
+            namesake = dataclasses.replace(first.config, **changes)
+            if second.config == namesake and set(first.seeds) & set(second.seeds):
                 yield first, second
 
 
