@@ -33,7 +33,7 @@ def test_a_run_and_its_film(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     train("--env CartPole-v1 --eta 2 --double", out)
     assert "finished at step 200" in capsys.readouterr().out
     config = read_config(out)
-    assert (config.eta, config.double, config.hidden) == (2.0, True, (128, 128))  # type: ignore[attr-defined]
+    assert (config.eta, config.double, config.hidden) == (2.0, True, (64, 64))  # type: ignore[attr-defined]
     assert read_result(out)["outcome"] == "finished"  # type: ignore[index]
     main(["play", str(out), "--out", str(tmp_path / "film.gif"), "--most-steps", "5"])
     assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"

@@ -147,7 +147,7 @@ def test_runs_that_went_wrong_are_shown_first_and_can_be_found(opened: Any) -> N
     opened.find_element("id", "find").send_keys("diverged cartpole")
     assert len(opened.find_elements("css selector", "#run-table tbody tr")) == 1
     _click(opened, "#run-table details summary")
-    assert '"learning_rate": 0.001' in opened.find_element("css selector", "#run-table pre").text
+    assert '"learning_rate": 0.0005' in opened.find_element("css selector", "#run-table pre").text
     assert "config.json is damaged" in opened.find_element("css selector", ".warning").text
 
 
