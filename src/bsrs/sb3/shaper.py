@@ -80,7 +80,8 @@ class Shaper:
         if not self.settings.needs_value:
             return torch.zeros(count, device=self.model.device)
         # Inference mode is faster, but what the user's own functions get must be ordinary tensors.
-        with torch.inference_mode() if self._in_numpy else torch.no_grad():
+        ours = self._in_numpy and self.settings.value_fn is None
+        with torch.inference_mode() if ours else torch.no_grad():
             if self.settings.value_fn is None:
                 return self._read(self.model, obs, self.settings.network, self._rng)
             return _as_values(self.settings.value_fn(self.model, obs), count)
