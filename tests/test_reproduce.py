@@ -226,12 +226,16 @@ def test_an_env_that_is_none_of_the_experiment_is_told(tmp_path: Path) -> None:
         main(["reproduce", "pendulum", "--env", "Pendulum-v0", "--out", str(tmp_path)])
 
 
-def test_runs_that_are_there_are_judged_without_training(tmp_path: Path) -> None:
-    """Runs of no preset's, in folders of any name."""
+def test_runs_that_are_there_are_judged_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs of no preset's, in folders of any name; one that cannot be read is named."""
     assert 1.5 not in read_sweep("paper-pendulum", "paper", {}).eta
     fields = {"steps": 20_000, "eval_every": 2_000}
     write_sweep(tmp_path / "anywhere", ["Pendulum-v1"], [0.0, 1.5], 6, algorithm="td3", **fields)
-    main(["reproduce", "pendulum", "--no-train", "--out", str(tmp_path)])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(SystemExit, match="1"):
+        main(["reproduce", "pendulum", "--no-train", "--out", str(tmp_path)])
+    assert "no result: broken" in capsys.readouterr().out
     first, *others = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert first["verdict"] == "holds"
     assert {claim["verdict"] for claim in others} == {"inconclusive"}

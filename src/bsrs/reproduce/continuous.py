@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from bsrs.figures.curves import learning_curves, sensitivity_inset
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.reproduce.claims import Claim, Verdict, at_least, insignificant, judged
-from bsrs.reproduce.evidence import Scope, Tuned, area, at, constant_etas, curves, final, gain, means, too_small, tuned
+from bsrs.reproduce.evidence import Scope, area, at, constant_etas, curves, final, gain, means, too_small, tuned
 from bsrs.stats import Interval
 from bsrs.stats.records import Series
 
@@ -76,16 +76,13 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
     def about(env: str, text: str, verdict: Callable[[Interval], Verdict]) -> Claim:
         own = [each for each in series if each.env.startswith(env)]
         judge = partial(judged, verdict=verdict, too_small=too_small(own, scope), command=scope.command)
-        return _tuned_claim(text, tuned(own, final), judge)
+        best = tuned(own, final)
+        return judge(text, best.gain, best.words) if best else judge(text, None, "")
 
     return [
         about("Hopper", "Hopper: slightly better with a tuned eta, perhaps within the noise", at_least),
         about("Humanoid", "Humanoid: no statistically significant improvement", insignificant),
     ]
-
-
-def _tuned_claim(text: str, best: Tuned | None, about: Callable[..., Claim]) -> Claim:
-    return about(text, best.gain, best.words) if best else about(text, None, "")
 
 
 def _words(effect: Interval | None) -> str:

@@ -98,7 +98,9 @@ def reproduce(
         folders = [out / folder_name(config) for config in configs]
         runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]
     else:
-        runs = [run for run in read_runs(out)[0] if not envs or run.config.env in envs]
+        found, unreadable = read_runs(out)
+        runs = [run for run in found if not envs or run.config.env in envs]
+        problems = {folder.name: reason for folder, reason in unreadable.items()}
     series = series_of(runs)
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
