@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,47 @@ def test_killed_between_the_two_renames(tmp_path: Path) -> None:
     run = opened(tmp_path, resume=True)
     assert run.load() is not None
     run.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class KillsAtFileStep:
+    """An audit hook, which Python asks before whatever it does with a file; hooks stay for ever, so it can be idle."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.left is not None and event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
+            self.left -= 1
+            if self.left < 0:
+                self.left = None
+                raise Killed
+
+
+def test_a_save_killed_at_any_step_leaves_a_whole_checkpoint_and_can_be_repeated(tmp_path: Path) -> None:
+    folder, killer = tmp_path / "checkpoint", KillsAtFileStep()
+    checkpoint.save(folder, STATE, {"version": 0})
+    last, steps, ended = 0, 0, False
+    while not ended:
+        killer.left = steps
+        try:
+            checkpoint.save(folder, STATE, {"version": last + 1})
+            ended = True
+        except Killed:
+            steps += 1
+        killer.left = None
+        loaded = checkpoint.load(folder)
+        assert loaded is not None
+        assert torch.equal(loaded[0].tensors["w"], STATE.tensors["w"])
+        assert loaded[1]["version"] in (last, last + 1)
+        last = loaded[1]["version"]
+    assert steps > 10
+    assert last > 1  # some were killed after the new one was in its place
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_a_half_written_line_does_not_count(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _read(folder: Path) -> tuple[State, dict[str, Any]]:
 
 
 def remove(folder: Path) -> None:
-    for one in (folder, _aside(folder), _old(folder)):
+    for one in (_aside(folder), _old(folder), folder):  # the old one first: alone, it would be taken for the last
         shutil.rmtree(one, ignore_errors=True)
 
 
@@ -94,9 +94,15 @@ def tensor_bytes(state: State) -> bytes:
 
 
 def _recover(folder: Path) -> None:
-    """Between its two renames a killed process leaves the whole old checkpoint under its other name."""
-    if _old(folder).exists() and not folder.exists():
-        _old(folder).rename(folder)
+    """Make good what a killed `save` left behind.
+
+    Between its two renames that is the whole old checkpoint under its other name; after them, a part of it.
+    """
+    old = _old(folder)
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
+        old.rename(folder)
 
 
 def _aside(folder: Path) -> Path:
