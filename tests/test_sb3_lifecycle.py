@@ -202,19 +202,19 @@ def test_a_shaped_dqn_solves_cartpole() -> None:
     model = DQN(
         "MlpPolicy",
         "CartPole-v1",
-        learning_rate=5e-4,
+        learning_rate=2.3e-3,
         batch_size=64,
         learning_starts=1_000,
         buffer_size=50_000,
         target_update_interval=200,
-        train_freq=4,
-        gradient_steps=4,
+        train_freq=256,
+        gradient_steps=128,
         exploration_fraction=0.1,
         exploration_final_eps=0.02,
         seed=0,
     )
     solved = StopTrainingOnRewardThreshold(475)
-    watch = EvalCallback(Monitor(gym.make("CartPole-v1")), solved, n_eval_episodes=20, eval_freq=2_500, verbose=0)
+    watch = EvalCallback(Monitor(gym.make("CartPole-v1")), solved, n_eval_episodes=20, eval_freq=3_000, verbose=0)
     shape(model, eta=0.5).learn(50_000, callback=watch)
     assert watch.best_mean_reward >= 475
 

@@ -18,7 +18,7 @@ CASES = {"Pong": ("atari", "PongNoFrameskip-v4"), "CartPole": ("classic", "CartP
 ETAS = (0.0, 2.0)
 WARM_UP = {"Pong": 200, "CartPole": 600}
 STEPS = {"Pong": 200, "CartPole": 2_000}
-QUICK_STEPS = {"Pong": 80, "CartPole": 600}
+QUICK_STEPS = {"Pong": 80, "CartPole": 200}
 
 
 def bench(*, quick: bool, threads: int, cases: tuple[str, ...] = tuple(CASES), tell: Tell = silent) -> dict[str, Any]:
