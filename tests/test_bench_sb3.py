@@ -6,9 +6,11 @@ import json
 
 import pytest
 from stable_baselines3 import DQN
+from torch import nn
 
 from bsrs.bench.sb3 import _add_two_forwards, _filled, _median_difference
 from bsrs.cli import main
+from bsrs.sb3 import shape
 
 
 def test_the_ratio_is_that_of_its_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,14 +33,14 @@ def test_the_yardstick_asks_the_network_at_s_and_at_the_next_s_and_no_more() -> 
     assert calls == [32, 32]
 
 
-def test_shaping_is_one_forward_pass_over_both_states() -> None:
-    from bsrs.sb3 import shape
-
-    model = shape(_filled(DQN, "CartPole-v1"), eta=2.0)
-    calls = []
-    model.q_net.register_forward_hook(lambda module, arguments, output: calls.append(len(output)))
-    model.replay_buffer.sample(32)
-    assert calls == [64]
+@pytest.mark.parametrize(("size", "passes"), [(32, [64]), (256, [256, 256])])
+def test_shaping_evaluates_both_states_once_in_one_pass_if_the_batch_is_small(size: int, passes: list[int]) -> None:
+    model = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"activation_fn": nn.Tanh}, learning_starts=300)
+    shape(model.learn(300), eta=2.0)
+    calls: list[int] = []
+    model.q_net.q_net[1].register_forward_hook(lambda module, arguments, output: calls.append(len(output)))
+    model.replay_buffer.sample(size)
+    assert calls == passes
 
 
 def test_differences_are_taken_between_neighbours() -> None:

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import DQN, HerReplayBuffer
+from stable_baselines3 import DDPG, DQN, TD3, HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv, SimpleMultiObsEnv
 from stable_baselines3.common.logger import configure
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from torch import nn
 
-from bsrs import Cosine, Linear, PerState, Piecewise, RandomDynamic, Static
+from bsrs import Cosine, Linear, PerState, Piecewise, RandomDynamic, Static, shaped_reward
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3 import shape
+from bsrs.sb3.values import SB3_READERS, reader_for
 from sb3_twins import SMALL, filled, max_q
 
 
@@ -273,3 +276,62 @@ def test_random_potentials_refuse_dict_observations() -> None:
     model = DQN("MultiInputPolicy", env, **{**SMALL, "buffer_size": 100})
     with pytest.raises(BadInput, match="a random potential needs observations in one array"):
         shape(model, 1.0, potential=RandomDynamic(seed=0))
+
+
+# ---- the short way for plain networks on flat observations
+
+
+@pytest.mark.parametrize("network", ["online", "target"])
+@pytest.mark.parametrize("layers", [{}, {"net_arch": []}, {"activation_fn": nn.Tanh}])
+@pytest.mark.parametrize("algorithm", [DQN, TD3, DDPG])
+def test_the_short_way_is_the_models_own_forward_pass(algorithm: Any, layers: dict[str, Any], network: str) -> None:
+    model = algorithm("MlpPolicy", "CartPole-v1" if algorithm is DQN else "Pendulum-v1", policy_kwargs=layers)
+    reader = SB3_READERS[algorithm.__name__]
+    assert reader_for(model, network) is reader.read_flat
+    obs = torch.randn(9, *model.observation_space.shape)
+    before = obs.clone()
+    with torch.no_grad():
+        values = [read(model, obs, network, stream(0, "unused")) for read in (reader.read, reader.read_flat)]
+    assert torch.equal(*values)
+    assert torch.equal(obs, before)
+
+
+def test_a_network_that_is_not_plain_goes_the_long_way() -> None:
+    class WithDropout(BaseFeaturesExtractor):
+        def __init__(self, space: spaces.Box) -> None:
+            super().__init__(space, features_dim=4)
+            self.layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            return self.layers(obs)
+
+    model = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": WithDropout}, **SMALL)
+    model.policy.set_training_mode(True)
+    read, obs = reader_for(model, "online"), torch.randn(9, 4)
+    assert read is SB3_READERS["DQN"].read
+    with torch.no_grad():
+        assert torch.equal(
+            read(model, obs, "online", stream(0, "unused")), read(model, obs, "online", stream(0, "unused"))
+        )
+
+
+@pytest.mark.parametrize("terminal", ["zero", "keep"])
+@pytest.mark.parametrize("size", [64, 200])
+def test_in_few_operations_it_is_the_same_line(terminal: str, size: int) -> None:
+    model = filled("sb3 DQN")
+    np.random.seed(0)  # noqa: NPY002 (what SB3 samples with)
+    plain = model.replay_buffer.sample(size)
+    shape(model, eta=1.5, terminal=terminal)
+    np.random.seed(0)  # noqa: NPY002
+    shaped = model.replay_buffer.sample(size)
+    with torch.no_grad():
+        value, next_value = (
+            model.q_net(obs).amax(dim=1, keepdim=True) for obs in (plain.observations, plain.next_observations)
+        )
+    ends = plain.dones if terminal == "zero" else None
+    assert plain.dones.any()
+    expected = shaped_reward(plain.rewards, value, next_value, eta=1.5, gamma=model.gamma, terminated=ends)
+    torch.testing.assert_close(shaped.rewards, expected, rtol=1e-6, atol=1e-6)
+    if terminal == "zero":
+        ended = plain.dones.bool()
+        torch.testing.assert_close(shaped.rewards[ended], (plain.rewards - 1.5 * value)[ended], rtol=1e-6, atol=1e-6)

@@ -3,38 +3,59 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from bsrs.sb3.classes import become, named_after, reduce_as_plain
-from bsrs.sb3.shaper import Shaper, Transitions
+from bsrs.sb3.shaper import Shaped, Shaper, Transitions
 from bsrs.sb3.values import Observations
+
+# Batches up to this size are evaluated at s and s' together: the calls take longer than the arithmetic.
+JOINED_UP_TO = 128
 
 
 def shape_samples(shaper: Shaper, samples: Any) -> Any:
     """What a replay buffer sampled, with shaped rewards; `samples` is left as it is."""
-    if shaper.eta() == 0:  # nothing to compute: bit for bit the plain algorithm
+    eta = shaper.eta()
+    if eta == 0:  # nothing to compute: bit for bit the plain algorithm
         return samples
-    both = _join(samples.observations, samples.next_observations)
-    size = samples.rewards.shape[0]
-    reward, terminated, values = shaper.arrays(samples.rewards, samples.dones, shaper.value(both, 2 * size))
+    discounts = getattr(samples, "discounts", None)  # gamma^n of an n-step buffer; older SB3 does not know them
+    if shaper.plain and eta is not None and discounts is None:
+        return _shape_plainly(shaper, samples, eta)
+    value, next_value = _values(shaper, samples)
     batch = Transitions(
         obs=samples.observations,
         next_obs=samples.next_observations,
-        reward=reward.reshape(-1),
-        value=values[:size],
-        next_value=values[size:],
-        terminated=terminated.reshape(-1),  # without time limits, unless the buffer was told to count them
-        gamma=_discount(shaper, samples),
+        reward=samples.rewards.reshape(-1),
+        value=value.reshape(-1),
+        next_value=next_value.reshape(-1),
+        terminated=samples.dones.reshape(-1),  # without time limits, unless the buffer was told to count them
+        gamma=shaper.model.gamma if discounts is None else discounts.reshape(-1),
     )
     return samples._replace(rewards=shaper.shaped_reward(batch).reshape(-1, 1))
 
 
-def _discount(shaper: Shaper, samples: Any) -> Any:
-    """gamma, or gamma^n for each transition of an n-step buffer."""
-    discounts = getattr(samples, "discounts", None)  # older SB3 does not know them
-    return shaper.model.gamma if discounts is None else shaper.arrays(discounts)[0].reshape(-1)
+def _shape_plainly(shaper: Shaper, samples: Any, eta: float) -> Any:
+    """`bsrs.shaped_reward` by three calls of PyTorch: beside a small network every call counts."""
+    value, next_value = _values(shaper, samples)
+    reward, scale = samples.rewards, eta * shaper.model.gamma
+    if shaper.settings.terminal == "zero":
+        shaped = torch.addcmul(reward, next_value, torch.rsub(samples.dones, 1), value=scale)
+    else:
+        shaped = torch.add(reward, next_value, alpha=scale)
+    shaped.add_(value, alpha=-eta)
+    shaper.last = Shaped(samples.observations, value, reward, shaped)
+    return samples._replace(rewards=shaped)
+
+
+def _values(shaper: Shaper, samples: Any) -> Sequence[torch.Tensor]:
+    """V at both ends, (B, 1) each."""
+    obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
+    if size > JOINED_UP_TO:
+        return [shaper.value(part, size).view(size, 1) for part in (obs, next_obs)]
+    return shaper.value(_join(obs, next_obs), 2 * size).view(2, size, 1).unbind()
 
 
 def _join(obs: Observations, next_obs: Observations) -> Observations:

@@ -40,15 +40,24 @@ class Settings:
 
 
 class Transitions(NamedTuple):
-    """A batch of transitions with V at both ends; all but the observations are arrays or tensors of shape (B,)."""
+    """A batch of transitions with V at both ends; all but the observations are of shape (B,)."""
 
     obs: Observations
     next_obs: Observations
-    reward: Array
-    value: Array
-    next_value: Array
-    terminated: Array
-    gamma: Array
+    reward: torch.Tensor
+    value: torch.Tensor
+    next_value: torch.Tensor
+    terminated: torch.Tensor
+    gamma: torch.Tensor | float
+
+
+class Shaped(NamedTuple):
+    """What became of a batch; all but the observations are of shape (B,) or (B, 1)."""
+
+    obs: Observations
+    value: torch.Tensor
+    reward: torch.Tensor
+    shaped: torch.Tensor
 
 
 class Shaper:
@@ -61,14 +70,14 @@ class Shaper:
         if random and isinstance(model.observation_space, spaces.Dict):
             raise BadInput("a random potential needs observations in one array; this model's are in a dict")
         if settings.value_fn is None and settings.needs_value:
-            self._read = reader_for(model, settings.network).read
+            self._read = reader_for(model, settings.network)
         self._scale = as_scale(settings.shaping.eta)
-        # Small arithmetic takes NumPy a fifth of PyTorch's time: where no function of the user's sees the arrays.
-        bootstrapped = isinstance(settings.shaping.potential, Bootstrapped)
-        self._in_numpy = bootstrapped and self.eta() is not None and model.device.type == "cpu"
+        bootstrapped = isinstance(settings.shaping.potential, Bootstrapped) and settings.value_fn is None
+        self.plain = bootstrapped and self.eta() is not None
+        """Whether V and one number are all there is: no function of the user's sees the tensors."""
         # A continued run draws on, it does not repeat the draws of its beginning.
         self._rng = stream(settings.seed, "sb3 potential", model.num_timesteps)
-        self._last: tuple[Transitions, Array] | None = None  # for the logger
+        self.last: Shaped | None = None  # for the logger
 
     def eta(self) -> float | None:
         """The shape-scale now, where it is one number; None where it depends on the state."""
@@ -77,45 +86,39 @@ class Shaper:
 
     def value(self, obs: Observations, count: int) -> torch.Tensor:
         """V of `count` states by the current networks, (count,); zeros where the potential does not ask for it."""
+        if self.plain:  # inference mode is faster, but what the user's own functions get must be ordinary tensors
+            with torch.inference_mode():
+                return self._read(self.model, obs, self.settings.network, self._rng)
         if not self.settings.needs_value:
             return torch.zeros(count, device=self.model.device)
-        # Inference mode is faster, but what the user's own functions get must be ordinary tensors.
-        ours = self._in_numpy and self.settings.value_fn is None
-        with torch.inference_mode() if ours else torch.no_grad():
+        with torch.no_grad():
             if self.settings.value_fn is None:
                 return self._read(self.model, obs, self.settings.network, self._rng)
             return _as_values(self.settings.value_fn(self.model, obs), count)
 
-    def arrays(self, *tensors: torch.Tensor) -> tuple[Array, ...]:
-        """The tensors as what the arithmetic is done in."""
-        return tuple([tensor.numpy() for tensor in tensors]) if self._in_numpy else tensors
-
     def shaped_reward(self, batch: Transitions) -> torch.Tensor:
         """The shaped rewards of a batch, (B,)."""
-        states = (None, None) if self._in_numpy else (self._state(batch.obs), self._state(batch.next_obs))
-        shaped = self.settings.shaping(
+        shaped: torch.Tensor = self.settings.shaping(
             batch.reward,
             batch.value,
             batch.next_value,
             gamma=batch.gamma,
             terminated=batch.terminated if self.settings.terminal == "zero" else None,
-            state=states[0],
-            next_state=states[1],
+            state=self._state(batch.obs),
+            next_state=self._state(batch.next_obs),
             step=self.model.num_timesteps,
         )
-        self._last = batch, shaped
-        if not self._in_numpy:
-            _check_one_per_state(shaped, batch.reward)
-        return torch.as_tensor(shaped)
+        _check_one_per_state(shaped, batch.reward)
+        self.last = Shaped(batch.obs, batch.value, batch.reward, shaped)
+        return shaped
 
     def log(self) -> None:
         """Put the last batch into the model's own logger."""
         mean, absolute, potential = 0.0, 0.0, 0.0
-        if self._last is not None and self.eta() != 0:
-            (batch, shaped), step = self._last, self.model.num_timesteps
-            state, shaping = self._state(batch.obs), self.settings.shaping
-            phi = as_scale(shaping.eta)(step, state) * shaping.potential(state, batch.value, step)
-            bonus = shaped - batch.reward
+        if self.last is not None and self.eta() != 0:
+            obs, value, reward, shaped = self.last
+            phi = self.settings.shaping.phi(self._state(obs), value.reshape(-1), self.model.num_timesteps)
+            bonus = shaped - reward
             mean, absolute, potential = (float(part.mean()) for part in (bonus, abs(bonus), phi))
         self.model.logger.record("shaping/mean", mean)
         self.model.logger.record("shaping/abs", absolute)

@@ -14,7 +14,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import nn
+from torch.nn import functional
 
 from bsrs.errors import BadInput, unknown
 
@@ -28,10 +30,12 @@ class Reader:
 
     read: ReadValue
     networks: tuple[str, ...] = ("online", "target")
+    read_flat: ReadValue | None = None
+    """The same past SB3's preprocessing, for models in which it leaves the observations as they are."""
 
 
-def reader_for(model: Any, network: str) -> Reader:
-    """The reader of the model's algorithm: that of the nearest known class that it inherits from."""
+def reader_for(model: Any, network: str) -> ReadValue:
+    """That of the model's algorithm: of the nearest known class that it inherits from."""
     if network not in ("online", "target"):
         raise unknown("network", network, ["online", "target"])
     for cls in type(model).__mro__:
@@ -39,7 +43,7 @@ def reader_for(model: Any, network: str) -> Reader:
         if reader is not None:
             if network not in reader.networks:
                 raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
-            return reader
+            return reader.read_flat if reader.read_flat and _has_flat_observations(model) else reader.read
     raise BadInput(
         f"shape does not know where {type(model).__name__} keeps its value estimate:"
         " pass value_fn, a function of (model, obs) that returns one value per observation"
@@ -63,6 +67,12 @@ def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Gen
     return q.amax(dim=1)
 
 
+def greedy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    q_net = model.q_net if network == "online" else model.q_net_target
+    q = _through(q_net.q_net, obs)  # (B, A)
+    return q.amax(dim=1)
+
+
 def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """QR-DQN: `max_a` of the mean over quantiles."""
     quantile_net = model.quantile_net if network == "online" else model.quantile_net_target
@@ -77,6 +87,14 @@ def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Gen
     actor, critic = (model.actor, model.critic) if online else (model.actor_target, model.critic_target)
     with evaluating(actor, critic):
         q: torch.Tensor = torch.cat(critic(obs, actor(obs)), dim=1)  # (B, critics)
+    return q.amin(dim=1)
+
+
+def policy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
+    online = network == "online"
+    actor, critic = (model.actor, model.critic) if online else (model.actor_target, model.critic_target)
+    at_policy = torch.cat((obs, _through(actor.mu, obs)), dim=1)
+    q = torch.cat([_through(q_net, at_policy) for q_net in critic.q_networks], dim=1)  # (B, critics)
     return q.amin(dim=1)
 
 
@@ -110,9 +128,9 @@ def critic_value(model: Any, obs: Observations, network: str, rng: np.random.Gen
 
 ONLINE_ONLY = ("online",)
 SB3_READERS = {
-    "DQN": Reader(greedy_value),
-    "TD3": Reader(policy_value),
-    "DDPG": Reader(policy_value),
+    "DQN": Reader(greedy_value, read_flat=greedy_value_flat),
+    "TD3": Reader(policy_value, read_flat=policy_value_flat),
+    "DDPG": Reader(policy_value, read_flat=policy_value_flat),
     "SAC": Reader(soft_value),
     "PPO": Reader(critic_value, ONLINE_ONLY),
     "A2C": Reader(critic_value, ONLINE_ONLY),
@@ -155,6 +173,7 @@ class evaluating:
             attributes["training"] = True
 
 
+# Modules for which the mode makes no difference; and those that SB3 itself defines only hold others.
 MODELESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU}
 _known: WeakKeyDictionary[torch.nn.Module, list[dict[str, Any]]] = WeakKeyDictionary()
 
@@ -163,8 +182,35 @@ def _attributes(network: torch.nn.Module) -> list[dict[str, Any]]:
     """Those of its modules for which the mode may matter, looked for once: a network that learns keeps its modules."""
     found = _known.get(network)
     if found is None:
-        found = _known[network] = [vars(module) for module in network.modules() if type(module) not in MODELESS]
+        found = _known[network] = [vars(module) for module in network.modules() if not _modeless(type(module))]
     return found
+
+
+def _through(layers: nn.Sequential, given: torch.Tensor) -> torch.Tensor:
+    """`layers(given)` without the calls of its modules, and without new memory for what a ReLU gives."""
+    x = given
+    for layer in layers:
+        if type(layer) is nn.Linear:
+            x = functional.linear(x, layer.weight, layer.bias)
+        elif type(layer) is nn.ReLU and x is not given:
+            torch.relu_(x)
+        else:
+            x = layer(x)
+    return x
+
+
+def _has_flat_observations(model: Any) -> bool:
+    """Whether they reach the layers as they are, and the mode of none of these matters.
+
+    In a small network the preprocessing and the check for modes take a third of the time of a forward pass.
+    """
+    space = model.observation_space
+    flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
+    return flat and all(_modeless(type(module)) for module in model.policy.modules())
+
+
+def _modeless(kind: type) -> bool:
+    return kind in MODELESS or kind.__module__.startswith("stable_baselines3.")
 
 
 @contextmanager
