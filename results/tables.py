@@ -5,6 +5,7 @@ Nothing is trained.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ def runs_table() -> Iterator[str]:
 
 def words(effect: Interval, sign: str) -> str:
     estimate, low, high = (float(part.squeeze()) for part in (effect.estimate, effect.low, effect.high))
-    return f"{estimate:{sign}.4g} [{low:{sign}.4g}, {high:{sign}.4g}]"
+    interval = f" [{low:{sign}.4g}, {high:{sign}.4g}]" if math.isfinite(low) else ""  # none from a single run
+    return f"{estimate:{sign}.4g}{interval}"
 
 
 def draw() -> None:
