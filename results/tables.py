@@ -5,7 +5,6 @@ Nothing is trained.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def runs_table() -> Iterator[str]:
 
 def words(effect: Interval, sign: str) -> str:
     estimate, low, high = (float(part.squeeze()) for part in (effect.estimate, effect.low, effect.high))
-    interval = f" [{low:{sign}.4g}, {high:{sign}.4g}]" if math.isfinite(low) else ""  # none from a single run
+    interval = f" [{low:{sign}.4g}, {high:{sign}.4g}]" if effect.known else ""
     return f"{estimate:{sign}.4g}{interval}"
 
 

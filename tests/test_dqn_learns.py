@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 from bsrs.envs.defaults import default_preset
 from bsrs.run import Records, make_agent
@@ -32,7 +31,6 @@ class Watch(Records):
 
 @pytest.mark.timeout(1200)
 def test_cartpole_is_solved_with_and_without_shaping() -> None:
-    torch.set_num_threads(1)
     fields = {"eval_episodes": 20}
     configs = [default_preset("dqn", "CartPole-v1", eta=eta, seed=seed, **fields) for eta, seed in ((0.0, 0), (0.5, 4))]
     watches: list[Watch] = []

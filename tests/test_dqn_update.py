@@ -21,11 +21,6 @@ VECTOR = EnvSpec("CartPole-v1", "gym", (4,), "float32", n_actions=2)
 B = 32
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 class Stand(gymnasium.Env[Any, Any]):
     """An env that exists for its spaces only."""
 

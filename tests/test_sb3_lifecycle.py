@@ -198,7 +198,6 @@ def test_crossq_has_no_target_network() -> None:
 @pytest.mark.timeout(1200)
 def test_a_shaped_dqn_solves_cartpole() -> None:
     """One of the evaluations on the way (20 greedy episodes each) reaches 475 of 500 points."""
-    torch.set_num_threads(1)
     model = DQN(
         "MlpPolicy",
         "CartPole-v1",

@@ -57,9 +57,9 @@ def add(model: DQN, x: float, next_x: float, *, done: bool = False, time_limit: 
     model.replay_buffer.add(obs, next_obs, np.array([0]), np.array([1.0]), np.array([done]), [info])
 
 
-def sampled(model: Any, seed: int = 0, env: Any = None) -> Any:
+def sampled(model: Any, seed: int = 0, env: Any = None, size: int = 64) -> Any:
     np.random.seed(seed)  # noqa: NPY002 (what SB3 samples with)
-    return model.replay_buffer.sample(64, env=env)
+    return model.replay_buffer.sample(size, env=env)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -319,15 +319,10 @@ def test_a_network_that_is_not_plain_goes_the_long_way() -> None:
 @pytest.mark.parametrize("size", [64, 200])
 def test_in_few_operations_it_is_the_same_line(terminal: str, size: int) -> None:
     model = filled("sb3 DQN")
-    np.random.seed(0)  # noqa: NPY002 (what SB3 samples with)
-    plain = model.replay_buffer.sample(size)
-    shape(model, eta=1.5, terminal=terminal)
-    np.random.seed(0)  # noqa: NPY002
-    shaped = model.replay_buffer.sample(size)
+    plain = sampled(model, size=size)
+    shaped = sampled(shape(model, eta=1.5, terminal=terminal), size=size)
     with torch.no_grad():
-        value, next_value = (
-            model.q_net(obs).amax(dim=1, keepdim=True) for obs in (plain.observations, plain.next_observations)
-        )
+        value, next_value = (max_q(model, obs)[:, None] for obs in (plain.observations, plain.next_observations))
     ends = plain.dones if terminal == "zero" else None
     assert plain.dones.any()
     expected = shaped_reward(plain.rewards, value, next_value, eta=1.5, gamma=model.gamma, terminated=ends)

@@ -27,11 +27,6 @@ from bsrs.train import Loop, evaluate
 QUIET = RunOptions(tensorboard=False, threads=1)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def small(env: str = "CartPole-v1", **fields: Any) -> TrainingConfig:
     """A few hundred steps that learn from early on."""
     kind = {"CartPole-v1": "classic", "MinAtar/Breakout-v0": "minatar", "PongNoFrameskip-v4": "atari"}[env]
@@ -163,10 +158,9 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
     """A real process, killed by SIGKILL twice in mid-run, against one that was left alone."""
-    words = (
-        "train dqn --env CartPole-v1 --eta 0.5 --steps 3000 --learning-starts 100 --buffer-size 500 --gradient-steps 1"
-    )
-    words += " --log-every 100 --eval-every 1000 --eval-episodes 1 --checkpoint-every 250 --threads 1 --no-tensorboard"
+    words = "train dqn --env CartPole-v1 --eta 0.5 --steps 3000 --learning-starts 100 --buffer-size 500 --batch-size 16"
+    words += " --gradient-steps 1 --log-every 100 --eval-every 1000 --eval-episodes 1 --checkpoint-every 250"
+    words += " --threads 1 --no-tensorboard"
     folder = tmp_path / "killed"
     for lines in (8, 16):
         process = start(words, folder, resume=lines > 8)

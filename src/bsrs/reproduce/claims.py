@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,11 +63,10 @@ def judged(
         return Claim(text, too_small or "not among these runs", "–", "inconclusive", command)
     found = "inconclusive" if too_small else verdict(effect)
     form = ".0%" if percent else ".4g"
-    known = math.isfinite(effect.low) and math.isfinite(effect.high)  # not from a single run
     return Claim(
         text,
         f"{shown}; {too_small}" if too_small else shown,
-        f"[{effect.low:{form}}, {effect.high:{form}}]" if known else "–",
+        f"[{effect.low:{form}}, {effect.high:{form}}]" if effect.known else "–",
         found,
         command if found == "inconclusive" else "",
     )

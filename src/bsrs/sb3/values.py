@@ -61,16 +61,14 @@ def _readers(library: str) -> dict[str, Reader]:
 
 def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """DQN: `max_a Q(s, a)`."""
-    q_net = model.q_net if network == "online" else model.q_net_target
+    q_net = _q_net(model, network)
     with evaluating(q_net):
         q: torch.Tensor = q_net(obs)  # (B, A)
     return q.amax(dim=1)
 
 
 def greedy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    q_net = model.q_net if network == "online" else model.q_net_target
-    q = _through(q_net.q_net, obs)  # (B, A)
-    return q.amax(dim=1)
+    return _through(_q_net(model, network).q_net, obs).amax(dim=1)
 
 
 def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
@@ -83,16 +81,14 @@ def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.G
 
 def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TD3, DDPG: `min_i Q_i(s, pi(s))`."""
-    online = network == "online"
-    actor, critic = (model.actor, model.critic) if online else (model.actor_target, model.critic_target)
+    actor, critic = _actor_and_critic(model, network)
     with evaluating(actor, critic):
         q: torch.Tensor = torch.cat(critic(obs, actor(obs)), dim=1)  # (B, critics)
     return q.amin(dim=1)
 
 
 def policy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    online = network == "online"
-    actor, critic = (model.actor, model.critic) if online else (model.actor_target, model.critic_target)
+    actor, critic = _actor_and_critic(model, network)
     at_policy = torch.cat((obs, _through(actor.mu, obs)), dim=1)
     q = torch.cat([_through(q_net, at_policy) for q_net in critic.q_networks], dim=1)  # (B, critics)
     return q.amin(dim=1)
@@ -142,6 +138,14 @@ CONTRIB_READERS = {
     "TRPO": Reader(critic_value, ONLINE_ONLY),
     "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
 }
+
+
+def _q_net(model: Any, network: str) -> Any:
+    return model.q_net if network == "online" else model.q_net_target
+
+
+def _actor_and_critic(model: Any, network: str) -> tuple[Any, Any]:
+    return (model.actor, model.critic) if network == "online" else (model.actor_target, model.critic_target)
 
 
 def _temperature(model: Any) -> torch.Tensor:

@@ -22,6 +22,11 @@ class Interval:
     low: Array
     high: Array
 
+    @property
+    def known(self) -> bool:
+        """Whether there were runs enough: from a single one it has no bounds."""
+        return bool(np.isfinite([self.low, self.high]).all())
+
     def __str__(self) -> str:
         return f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
