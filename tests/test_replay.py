@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, make_replay
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, make_replay, sample_members
 from bsrs.envs import EnvSpec, make
 from bsrs.errors import BadInput
 from bsrs.rng import stream
@@ -192,14 +193,20 @@ def test_stacks_are_those_of_the_env(name):
     assert drawn(replay, 3000, rng) == {key(transition) for part in lists for transition in part[-125:]}
 
 
-def test_a_batch_can_be_drawn_into_given_arrays():
+def test_members_draw_as_each_does_alone():
     replay = FrameReplay(TINY_IMAGES, 20)
     play(replay, [[0]] * 30)
-    members = np.empty((2, 8, *TINY_IMAGES.obs_shape), np.uint8)
-    out = Batch.empty(TINY_IMAGES, 8)._replace(obs=members[1])
-    batch = replay.sample(8, stream(0, "a"), out=out)
-    assert batch is out
-    np.testing.assert_array_equal(members[1], replay.sample(8, stream(0, "a")).obs)
+    members = sample_members([replay] * 2, [stream(0, "a"), stream(0, "b")], Batch.empty(TINY_IMAGES, 2, 8))
+    for member, name in enumerate("ab"):
+        for whole, own in zip(members, replay.sample(8, stream(0, name)), strict=True):
+            np.testing.assert_array_equal(whole[member], own)
+
+
+def test_stacks_lie_as_the_convolutions_read_them():
+    replay = FrameReplay(TINY_IMAGES, 20)
+    play(replay, [[0]] * 30)
+    obs = torch.from_numpy(replay.sample(8, stream(0, "a")).obs)
+    assert obs.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_one_stream_repeats_and_two_differ():

@@ -211,6 +211,25 @@ def test_one_member_diverges_and_the_other_goes_on() -> None:
     assert recorders[1].lines[-1]["kind"] == "eval"
 
 
+def test_a_dead_network_is_told_of() -> None:
+    """Of two members, the one whose first layer is off for every state."""
+    configs = [small(seed=0), small(seed=1)]
+    agent = make_agent(configs)
+    with torch.no_grad():
+        agent.online.layers[0][1][1] = -1e6
+    recorders = [Records(), Records()]
+    with pytest.warns(
+        UserWarning, match="CartPole-v1, seed 1, step 100: its network gives every state the same"
+    ) as told:
+        alive, dead = Loop(agent, configs[0], [0, 1], recorders).run()
+    assert len(told) == 1
+    assert (alive.outcome, alive.reason, dead.outcome) == ("finished", "", "finished")
+    assert "same value" in dead.reason
+    spreads = [[line["spread"] for line in r.lines if line["kind"] == "train"] for r in recorders]
+    assert min(spreads[0]) > 1e-3
+    assert max(spreads[1]) < 1e-6
+
+
 def test_configs_of_different_runs_are_no_population() -> None:
     with pytest.raises(BadInput, match="differ in eta and seed only"):
         make_agent([small(), small(gamma=0.9)])

@@ -8,6 +8,7 @@ acts on next, and the episodes that ended since the last record.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -19,6 +20,8 @@ from bsrs.agents.members import stacked
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.rng import stream_seed
+
+FLAT = "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
 
 
 class Recorder(Protocol):
@@ -49,6 +52,7 @@ class Outcome:
     score: float | None
     """Mean raw score of the last evaluation."""
     reason: str = ""
+    """Why it diverged, or what is wrong with it although it finished."""
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Member:
     """Return and length of the episodes that ended since the last record."""
     score: float | None = None
     outcome: Outcome | None = None
+    warned: bool = False
 
 
 class Loop:
@@ -130,7 +135,9 @@ class Loop:
 
     def _record(self, steps_per_s: float, progress: Progress | None) -> None:
         """A line of training records for each member; one whose values exploded gets its last."""
-        for member, learnt, complaint in zip(self.members, self.agent.metrics(), self.agent.diverged(), strict=True):
+        learnt_by_all = self.agent.metrics()
+        checks = zip(self.members, learnt_by_all, self.agent.diverged(), self.agent.flat(), strict=True)
+        for member, learnt, complaint, flat in checks:
             if member.outcome is not None:
                 continue
             line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
@@ -139,6 +146,9 @@ class Loop:
             member.recorder.timing({"step": self.step, "steps_per_s": steps_per_s})
             if complaint:
                 member.outcome = Outcome("diverged", self.step, member.score, complaint)
+            elif flat and not member.warned:
+                member.warned = True
+                warnings.warn(f"{self.config.env}, seed {member.seed}, step {self.step:,}: {FLAT}", stacklevel=2)
             if progress and member is next(iter(self._training()), member):
                 progress(self.step, steps_per_s, member.score, line.get("return"))
 
@@ -154,7 +164,10 @@ class Loop:
     def _finish(self) -> list[Outcome]:
         if self._training() and not self._due(self.config.eval_every):
             self._evaluate()
-        return [member.outcome or Outcome("finished", self.step, member.score) for member in self.members]
+        return [
+            member.outcome or Outcome("finished", self.step, member.score, FLAT if flat else "")
+            for member, flat in zip(self.members, self.agent.flat(), strict=True)
+        ]
 
     # ---- checkpoints
 

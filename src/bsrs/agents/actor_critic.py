@@ -28,7 +28,8 @@ from bsrs.agents.members import (
     stacked,
 )
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
-from bsrs.agents.replay import ArrayReplay
+from bsrs.agents.replay import ArrayReplay, sample_members
+from bsrs.agents.replay import Batch as DrawnBatch
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
 from bsrs.rng import stream
@@ -118,6 +119,7 @@ class ActorCritic(ABC):
         self._shaping = shaping or Shaping(self._eta, self._potential())
         self._always_shaped = shaping is not None
         self.replays = [ArrayReplay(spec, config.buffer_size, config.n_envs) for _ in configs]
+        self._drawn = DrawnBatch.empty(spec, len(configs), config.batch_size)
         self._exploration = [stream(seed, "exploration") for seed in self._seeds]
         self._batches = [stream(seed, "batches") for seed in self._seeds]
         self._noise = [stream(seed, "noise") for seed in self._seeds]
@@ -178,10 +180,10 @@ class ActorCritic(ABC):
 
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
-        size = self._shared.batch_size
-        drawn = [replay.sample(size, rng) for replay, rng in zip(self.replays, self._batches, strict=True)]
-        noise = [rng.standard_normal((self.noises, size, self.n_actions), np.float32) for rng in self._noise]
-        return Batch(*(self._tensor(stacked(parts)) for parts in (*zip(*drawn, strict=True), noise)))
+        drawn = sample_members(self.replays, self._batches, self._drawn)
+        shape = self.noises, self._shared.batch_size, self.n_actions
+        noise = stacked([rng.standard_normal(shape, np.float32) for rng in self._noise])
+        return Batch(*(self._tensor(part) for part in (*drawn, noise)))
 
     def _tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -236,6 +238,9 @@ class ActorCritic(ABC):
 
     def diverged(self) -> list[str]:
         return self.diagnostics.diverged()
+
+    def flat(self) -> list[bool]:
+        return self.diagnostics.flat()
 
     def learners(self) -> dict[str, Learner]:
         """Every stack of networks that a checkpoint must hold, besides the actor."""

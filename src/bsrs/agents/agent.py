@@ -74,6 +74,9 @@ class Agent(Protocol):
     def diverged(self) -> list[str]:
         """Per member, why its values cannot be trusted any more; empty text if they can."""
 
+    def flat(self) -> list[bool]:
+        """Per member, whether its network gave all states the same value when `metrics` was last called."""
+
     def policy(self, member: int) -> State:
         """What `greedy` needs of one member: the trained model."""
 

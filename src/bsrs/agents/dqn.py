@@ -29,7 +29,8 @@ from bsrs.agents.members import (
 )
 from bsrs.agents.nature import MINATAR, NATURE, SMALL, StackedConv
 from bsrs.agents.networks import StackedMLP
-from bsrs.agents.replay import ArrayReplay, FrameReplay, make_replay
+from bsrs.agents.replay import ArrayReplay, FrameReplay, make_replay, sample_members
+from bsrs.agents.replay import Batch as DrawnBatch
 from bsrs.config.dqn import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
@@ -75,6 +76,7 @@ class DQNAgent:
         self.replays: list[ArrayReplay | FrameReplay] = [
             make_replay(spec, config.buffer_size, config.n_envs) for _ in configs
         ]
+        self._drawn = DrawnBatch.empty(spec, self.members, config.batch_size)
         self._exploration = [stream(seed, "exploration") for seed in self._seeds]
         self._batches = [stream(seed, "batches") for seed in self._seeds]
         self.diagnostics = Diagnostics(("loss", "value", "advantage", "shaping"), self.members, config.gamma, device)
@@ -129,13 +131,9 @@ class DQNAgent:
 
     def sample(self) -> Batch:
         """A batch of every member's replay, drawn from its own stream."""
-        drawn = [
-            replay.sample(self.config.batch_size, rng) for replay, rng in zip(self.replays, self._batches, strict=True)
-        ]
-        obs, action, reward, next_obs, terminated = (
-            torch.from_numpy(stacked(parts)).to(self.device) for parts in zip(*drawn, strict=True)
-        )
-        return Batch(self._as_input(obs), action.long(), reward, self._as_input(next_obs), terminated)
+        drawn = sample_members(self.replays, self._batches, self._drawn)
+        obs, action, reward, next_obs, terminated = (torch.from_numpy(part).to(self.device) for part in drawn)
+        return Batch(self._as_input(obs), action, reward, self._as_input(next_obs), terminated)
 
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One step of Adam on the Huber loss of the shaped TD error."""
@@ -150,7 +148,7 @@ class DQNAgent:
         with torch.no_grad():
             value = q.amax(dim=-1)  # (P, B)
             gap = value - targets.chosen(q, batch.action)  # |A|
-            self.diagnostics.add(*(x.mean(dim=-1) for x in (loss[:, None], value, gap, shaping_term)))
+            self.diagnostics.add(loss[:, None], value, gap, shaping_term)
 
     def _target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """The TD target of the shaped reward, and the shaping term in it. `q` is the online network's at s."""
@@ -211,6 +209,9 @@ class DQNAgent:
 
     def diverged(self) -> list[str]:
         return self.diagnostics.diverged()
+
+    def flat(self) -> list[bool]:
+        return self.diagnostics.flat()
 
     def policy(self, member: int) -> State:
         return network_state(self.online, member)

@@ -93,13 +93,15 @@ def _parameters(network: nn.Module, rows: int | slice) -> Iterator[tuple[str, nn
 
 
 class Diagnostics:
-    """Running means per member of what the updates see, and the check that values stay within reason.
+    """Running means per member of what the updates see, and the checks that values make sense.
 
     Sums stay on the device until they are read. The values of a sound agent lie within r_max / (1 - gamma);
-    a hundred times that is divergence.
+    a hundred times that is divergence. They differ between states: if they do not, the network has died, that is, all
+    units of a layer are off for whatever it is shown. `spread` is their standard deviation in the last batch.
     """
 
     SLACK = 100.0
+    FLAT = 1e-6
 
     def __init__(self, names: Sequence[str], members: int, gamma: float, device: torch.device | str = "cpu") -> None:
         self.names = tuple(names)
@@ -107,6 +109,8 @@ class Diagnostics:
         self.largest_reward = np.ones(members)
         self._sums = torch.zeros(len(self.names), members, device=device)
         self._count = 0
+        self._values: Tensor | None = None  # (P, B), of the last update
+        self._spread = [0.0] * members
         self._last: list[dict[str, float]] = [{} for _ in range(members)]
 
     def see_rewards(self, reward: Array) -> None:
@@ -114,9 +118,10 @@ class Diagnostics:
         np.maximum(self.largest_reward, np.abs(reward).max(axis=1), out=self.largest_reward)
 
     def add(self, *values: Tensor) -> None:
-        """One update's values, each (P,), in the order of the names."""
-        self._sums += torch.stack(values)
+        """What one update saw, each (P, B), in the order of the names."""
+        self._sums += torch.stack([value.mean(dim=-1) for value in values])
         self._count += 1
+        self._values = values[self.names.index("value")]
 
     def read(self) -> list[dict[str, float]]:
         """The means since the last reading; empty if there was no update."""
@@ -125,8 +130,20 @@ class Diagnostics:
         means = (self._sums / self._count).T.tolist()  # (P, names)
         self._sums.zero_()
         self._count = 0
-        self._last = [dict(zip(self.names, member, strict=True)) for member in means]
+        self._last = [
+            {**dict(zip(self.names, member, strict=True)), "spread": spread}
+            for member, spread in zip(means, self._spreads(), strict=True)
+        ]
         return self._last
+
+    def _spreads(self) -> list[float]:
+        if self._values is not None:
+            self._spread, self._values = self._values.std(dim=-1, correction=0).tolist(), None
+        return self._spread
+
+    def flat(self) -> list[bool]:
+        """Per member, whether all states had the same value when the means were last read."""
+        return [bool(means) and means["spread"] <= self.FLAT * max(1.0, abs(means["value"])) for means in self._last]
 
     def diverged(self) -> list[str]:
         """Per member, what is wrong with the means read last; empty text if nothing is."""
@@ -145,10 +162,12 @@ class Diagnostics:
         return {
             "sums": self._sums[:, member].tolist(),
             "count": self._count,
+            "spread": self._spreads()[member],
             "largest_reward": float(self.largest_reward[member]),
         }
 
     def load_state(self, member: int, state: dict[str, Any]) -> None:
         self._sums[:, member] = self._sums.new_tensor(state["sums"])
         self._count = state["count"]
+        self._values, self._spread[member] = None, state.get("spread", 0.0)
         self.largest_reward[member] = state["largest_reward"]

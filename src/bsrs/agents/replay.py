@@ -9,9 +9,11 @@ arrays of a batch are used again by the next `sample`, unless others are given a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import DTypeLike, NDArray
 
 from bsrs.envs.spec import EnvSpec
@@ -30,16 +32,23 @@ class Batch(NamedTuple):
     terminated: NDArray[np.bool_]  # (B,)
 
     @staticmethod
-    def empty(spec: EnvSpec, batch_size: int) -> Batch:
-        """Arrays to be filled by `sample(..., out=...)`."""
-        obs = (batch_size, *spec.obs_shape)
+    def empty(spec: EnvSpec, *shape: int) -> Batch:
+        """Arrays to be filled by `sample(..., out=...)`: of `shape` (B,), or (P, B) for P members."""
         return Batch(
-            np.empty(obs, spec.obs_dtype),
-            np.empty((batch_size, *spec.action_shape), action_dtype(spec)),
-            np.empty(batch_size, np.float32),
-            np.empty(obs, spec.obs_dtype),
-            np.empty(batch_size, np.bool_),
+            _empty_obs(spec, shape),
+            np.empty((*shape, *spec.action_shape), action_dtype(spec)),
+            np.empty(shape, np.float32),
+            _empty_obs(spec, shape),
+            np.empty(shape, np.bool_),
         )
+
+
+def _empty_obs(spec: EnvSpec, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Stacks of frames lie with the frames innermost; see bsrs.agents.interleave."""
+    if spec.frame_stack == 1:
+        return np.empty((*shape, *spec.obs_shape), spec.obs_dtype)
+    frames, height, width = spec.obs_shape
+    return np.moveaxis(np.empty((*shape, height, width, frames), spec.obs_dtype), -1, -3)
 
 
 def action_dtype(spec: EnvSpec) -> DTypeLike:
@@ -51,6 +60,14 @@ def make_replay(spec: EnvSpec, capacity: int, n: int) -> ArrayReplay | FrameRepl
     if capacity < n:
         raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
     return FrameReplay(spec, capacity, n) if spec.frame_stack > 1 else ArrayReplay(spec, capacity, n)
+
+
+def sample_members(replays: Sequence[ArrayReplay | FrameReplay], rngs: Sequence[Generator], out: Batch) -> Batch:
+    """A batch of each of P replays, drawn from its own stream into its part of `out`, which is (P, B)."""
+    batch_size = out.reward.shape[1]
+    for member, (replay, rng) in enumerate(zip(replays, rngs, strict=True)):
+        replay.sample(batch_size, rng, out=Batch(*(array[member] for array in out)))
+    return out
 
 
 class ArrayReplay:
@@ -87,7 +104,7 @@ class ArrayReplay:
             data.next_obs[row], data.terminated[row] = next_obs[i], terminated[i]
             self._added += 1
 
-    def sample(self, batch_size: int, rng: np.random.Generator, out: Batch | None = None) -> Batch:
+    def sample(self, batch_size: int, rng: Generator, out: Batch | None = None) -> Batch:
         """Transitions drawn uniformly, with replacement."""
         _refuse_empty(self)
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
@@ -144,6 +161,8 @@ class FrameReplay:
         self.capacity = capacity
         self._spec = spec
         self._stack = spec.frame_stack
+        if self._stack != 4:
+            raise BadInput(f"env {spec.env!r} stacks {self._stack} frames; expected 4")
         self._per_env = -(-capacity // n)
         self._n, self._n_slots = n, self._per_env + self._per_env // 20 + self._stack + 1
         shape = (n, self._n_slots)
@@ -201,20 +220,21 @@ class FrameReplay:
         self._frames[at] = frame
         self._slots.age[at] = age
 
-    def sample(self, batch_size: int, rng: np.random.Generator, out: Batch | None = None) -> Batch:
+    def sample(self, batch_size: int, rng: Generator, out: Batch | None = None) -> Batch:
         """Transitions drawn uniformly, with replacement."""
+        from bsrs.agents.interleave import gather_stacks  # here, because numba takes a while to import
+
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
         at = env, slot = self._draw(batch_size, rng)
         back = np.arange(self._stack - 1, -2, -1)  # how far each frame is before the newest of obs; -1: the next
         row = 1 + env[:, None] * self._n_slots + (slot[:, None] - back) % self._n_slots  # (B, stack + 1)
         row[back > self._slots.age[at][:, None]] = 0
-        _take(self._rows, row[:, :-1], out.obs)
-        _take(self._rows, row[:, 1:], out.next_obs)
+        gather_stacks(self._rows, row, out.obs, out.next_obs)
         out.action[:], out.reward[:] = self._slots.action[at], self._slots.reward[at]
         out.terminated[:] = self._slots.terminated[at]
         return out
 
-    def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _draw(self, batch_size: int, rng: Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
         _refuse_empty(self)
         used = min(max(self._end), self._n_slots)  # slots that some env has written to

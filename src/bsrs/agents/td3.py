@@ -114,7 +114,7 @@ class TD3Agent(ActorCritic):
         """For the records, at every update of the actor: there V(s) is at hand."""
         loss = (q - target.unsqueeze(1)).square_().sum(dim=1)  # (P, B)
         gap = (q_policy - q[:, 0]).abs_()  # |A|
-        self.diagnostics.add(*(x.mean(dim=-1) for x in (loss, q_policy, gap, shaping_term)))
+        self.diagnostics.add(loss, q_policy, gap, shaping_term)
 
     # ---- checkpoints
 
