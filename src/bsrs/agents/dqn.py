@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from bsrs.agents import targets
+from bsrs.agents.adam import Adam
 from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.member_shaping import EachEta, EachPotential
 from bsrs.agents.members import (
@@ -36,6 +37,8 @@ from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static, as_scale
+
+QNetworks = StackedMLP | StackedConv
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class DQNAgent:
         self.online, self.target = (_network(config, spec, self._seeds, self.device) for _ in range(2))
         rescale = _rescaling(configs)
         self._reward_factor = 1 / rescale
-        self.optimizer = torch.optim.Adam(self.online.parameters(), config.learning_rate * rescale, fused=True)
+        self.optimizer = Adam(self.online.parameters(), config.learning_rate * rescale)
         self._eta = EachEta([as_scale(c.eta) for c in configs])
         self._shaping = shaping or Shaping(self._eta, self._potential(spec))
         self._always_shaped = shaping is not None
@@ -135,20 +138,21 @@ class DQNAgent:
         obs, action, reward, next_obs, terminated = (torch.from_numpy(part).to(self.device) for part in drawn)
         return Batch(self._as_input(obs), action, reward, self._as_input(next_obs), terminated)
 
+    @torch.no_grad()
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One step of Adam on the Huber loss of the shaped TD error."""
-        q = self.online(batch.obs)  # (P, B, A)
-        with torch.no_grad():
-            target, shaping_term = self._target(batch, q, step)  # (P, B), (P, B)
-        loss = F.smooth_l1_loss(targets.chosen(q, batch.action), target, reduction="none").mean(dim=-1)  # (P,)
-        self.optimizer.zero_grad()
-        torch.autograd.backward(loss.sum())
-        clip_gradients(self.online, self.config.max_grad_norm)
-        self.optimizer.step()
-        with torch.no_grad():
-            value = q.amax(dim=-1)  # (P, B)
-            gap = value - targets.chosen(q, batch.action)  # |A|
-            self.diagnostics.add(loss[:, None], value, gap, shaping_term)
+        tape = self.online.record(batch.obs)
+        q = tape.output  # (P, B, A)
+        target, shaping_term = self._target(batch, q, step)  # (P, B), (P, B)
+        q_chosen = targets.chosen(q, batch.action)  # (P, B)
+        of_chosen = (q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)  # of the mean Huber loss
+        of_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), of_chosen.unsqueeze(-1))  # (P, B, A)
+        gradients = tape.gradients(of_q)
+        clip_gradients(self.online, gradients, self.config.max_grad_norm)
+        self.optimizer.descend(gradients)
+        value = q.amax(dim=-1)  # (P, B)
+        loss = F.smooth_l1_loss(q_chosen, target, reduction="none")  # (P, B)
+        self.diagnostics.add(loss, value, value - q_chosen, shaping_term)  # the third is |A|
 
     def _target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """The TD target of the shaped reward, and the shaping term in it. `q` is the online network's at s."""
@@ -242,7 +246,7 @@ class DQNAgent:
         self.diagnostics.load_state(member, state.info["diagnostics"])
 
 
-def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device) -> nn.Module:
+def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device) -> QNetworks:
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
     n_actions = require_discrete(spec)

@@ -32,20 +32,25 @@ def stacked(arrays: Sequence[Array]) -> Array:
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
-def clip_gradients(network: nn.Module, max_norm: float) -> None:
-    """Scale each member's gradient to at most `max_norm`, as `clip_grad_norm_` does for one network."""
+def clip_gradients(network: nn.Module, gradients: list[Tensor], max_norm: float) -> None:
+    """Scale each member's part of `gradients`, those of `network.parameters()`, to a norm of at most `max_norm`."""
     if isinstance(network, StackedConv):
-        for member in network.members:
-            nn.utils.clip_grad_norm_(member.parameters(), max_norm)
-        return
-    gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    if gradients[0].shape[0] == 1:
-        nn.utils.clip_grad_norm_(network.parameters(), max_norm)
-        return
-    norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # (P,)
-    factor = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+        each = len(gradients) // len(network.members)
+        for start in range(0, len(gradients), each):
+            _clip(gradients[start : start + each], max_norm)
+    elif gradients[0].shape[0] == 1:
+        _clip(gradients, max_norm)
+    else:
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # (P,)
+        factor = (max_norm / (norms + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+
+
+def _clip(gradients: list[Tensor], max_norm: float) -> None:
+    """As `torch.nn.utils.clip_grad_norm_` does."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
 def network_state(network: nn.Module, rows: int | slice) -> State:
@@ -119,7 +124,7 @@ class Diagnostics:
 
     def add(self, *values: Tensor) -> None:
         """What one update saw, each (P, B), in the order of the names."""
-        self._sums += torch.stack([value.mean(dim=-1) for value in values])
+        self._sums += torch.stack(values).mean(dim=-1)
         self._count += 1
         self._values = values[self.names.index("value")]
 

@@ -42,6 +42,21 @@ def keep_freed_memory() -> None:
         libc.mallopt(m_top_pad, 32 << 20)
 
 
+@dataclass(frozen=True)
+class ConvTape:
+    """One pass through P networks, and the gradients of their parameters, in that order, for one of its output."""
+
+    output: Tensor  # (P, B, outputs)
+    _recorded: Tensor
+    _parameters: list[nn.Parameter]
+
+    def gradients(self, of_output: Tensor) -> list[Tensor]:
+        return [
+            gradient.contiguous(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient.contiguous()
+            for gradient in torch.autograd.grad(self._recorded, self._parameters, of_output)
+        ]
+
+
 class StackedConv(nn.Module):
     """P independent convolutional networks, (P, B, C, H, W) -> (P, B, outputs)."""
 
@@ -66,6 +81,12 @@ class StackedConv(nn.Module):
         if len(self.members) == 1:
             return self.members[0](obs[0]).unsqueeze(0)  # type: ignore[no-any-return]
         return torch.stack([member(x) for member, x in zip(self.members, obs, strict=True)])
+
+    def record(self, obs: Tensor) -> ConvTape:
+        """`forward`, with what its gradients need."""
+        with torch.enable_grad():
+            q = self(obs)
+        return ConvTape(q.detach(), q, list(self.parameters()))
 
 
 def _network(shape: ConvShape, obs_shape: Sequence[int], outputs: int, generator: torch.Generator) -> nn.Sequential:

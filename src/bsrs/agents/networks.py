@@ -146,6 +146,10 @@ class StackedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return mlp(x, self.layers)
 
+    def record(self, x: Tensor) -> Tape:
+        """`forward`, with what its gradients need; those come in the order of `parameters`."""
+        return record(x, self.layers)
+
     def every(self, n: int) -> Layers:
         """Networks 0, n, 2n, ... of the stack."""
         return [(weight[::n], bias[::n]) for weight, bias in self.layers]

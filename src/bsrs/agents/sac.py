@@ -146,7 +146,7 @@ class SACAgent(ActorCritic):
     def _take_note(self, q: Tensor, target: Tensor, value: Tensor, shaping_term: Tensor, alpha: Tensor) -> None:
         loss = 0.5 * (q - target.unsqueeze(1)).square_().sum(dim=1)  # (P, B)
         gap = (value - least(q)).abs_()  # |A|
-        self.diagnostics.add(loss, value, gap, shaping_term, alpha)
+        self.diagnostics.add(loss, value, gap, shaping_term, alpha.expand_as(value))
 
     def learners(self) -> dict[str, Learner]:
         return {**super().learners(), "temperatures": Learner(self.temperatures, 1, self.alpha_optimizer)}
