@@ -18,7 +18,7 @@ from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
 from bsrs.reproduce.variants import draw_variants
 from bsrs.stats import Interval
-from bsrs.stats.records import Series, read_runs, series_of
+from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
 
 HERE = Path(__file__).parent
@@ -92,6 +92,20 @@ def draw() -> None:
                 save(folder, EXPERIMENTS[name].draw(found))
         for folder in set(folders()) - {folder for folder, _ in EXPERIMENT_RUNS.values()}:
             save(folder, draw_variants(folder, records(folder)))
+        save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
+
+
+def draw_long_run(run: RunRecord) -> Figure:
+    """Score by score, while it learns: a run that was stopped once it had shown what it was for."""
+    figure = Figure(figsize=(6, 3.4))
+    axes = figure.subplots()
+    axes.plot(*run.trace("return"), color="0.7", linewidth=1, label="training episodes, raw score")
+    axes.plot(*run.trace("score", "eval"), marker="o", markersize=3, label="evaluation, greedy")
+    axes.axhline(0, color="0.4", linewidth=0.8, linestyle="--")
+    axes.set(xlabel="env steps", ylabel="score", title=f"{run.config.env}, DQN, eta = {float(run.config.eta):g}")
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:,.0f}k")
+    axes.legend()
+    return figure
 
 
 def save(folder: str, figures: dict[str, Figure]) -> None:
@@ -100,7 +114,8 @@ def save(folder: str, figures: dict[str, Figure]) -> None:
 
 
 def folders() -> list[str]:
-    return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/config.json"), None))
+    """Those with runs that have ended."""
+    return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/result.json"), None))
 
 
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
