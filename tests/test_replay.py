@@ -196,7 +196,9 @@ def test_stacks_are_those_of_the_env(name):
 def test_members_draw_as_each_does_alone():
     replay = FrameReplay(TINY_IMAGES, 20)
     play(replay, [[0]] * 30)
-    members = sample_members([replay] * 2, [stream(0, "a"), stream(0, "b")], Batch.empty(TINY_IMAGES, 2, 8))
+    out = Batch.empty(TINY_IMAGES, 2, 8)
+    members = sample_members([replay] * 2, [stream(0, "a"), stream(0, "b")], out)
+    assert members is out
     for member, name in enumerate("ab"):
         for whole, own in zip(members, replay.sample(8, stream(0, name)), strict=True):
             np.testing.assert_array_equal(whole[member], own)

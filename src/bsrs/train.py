@@ -135,9 +135,9 @@ class Loop:
 
     def _record(self, steps_per_s: float, progress: Progress | None) -> None:
         """A line of training records for each member; one whose values exploded gets its last."""
-        learnt_by_all = self.agent.metrics()
-        checks = zip(self.members, learnt_by_all, self.agent.diverged(), self.agent.flat(), strict=True)
-        for member, learnt, complaint, flat in checks:
+        agent = self.agent
+        told = zip(self.members, agent.metrics(), agent.diverged(), agent.flat(), strict=True)
+        for member, learnt, complaint, flat in told:
             if member.outcome is not None:
                 continue
             line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
