@@ -21,8 +21,6 @@ from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.rng import stream_seed
 
-FLAT = "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
-
 
 class Recorder(Protocol):
     """Where one member's records go: a run folder, or a list in memory."""
@@ -135,20 +133,20 @@ class Loop:
 
     def _record(self, steps_per_s: float, progress: Progress | None) -> None:
         """A line of training records for each member; one whose values exploded gets its last."""
-        agent = self.agent
-        told = zip(self.members, agent.metrics(), agent.diverged(), agent.flat(), strict=True)
-        for member, learnt, complaint, flat in told:
+        learnt = self.agent.metrics()
+        for member, means, finding in zip(self.members, learnt, self.agent.findings(), strict=True):
             if member.outcome is not None:
                 continue
-            line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **learnt}
+            line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **means}
             member.episodes.clear()
             member.recorder.append(line)
             member.recorder.timing({"step": self.step, "steps_per_s": steps_per_s})
-            if complaint:
-                member.outcome = Outcome("diverged", self.step, member.score, complaint)
-            elif flat and not member.warned:
+            if finding and finding.fatal:
+                member.outcome = Outcome("diverged", self.step, member.score, finding.what)
+            elif finding and not member.warned:
                 member.warned = True
-                warnings.warn(f"{self.config.env}, seed {member.seed}, step {self.step:,}: {FLAT}", stacklevel=2)
+                where = f"{self.config.env}, seed {member.seed}, step {self.step:,}"
+                warnings.warn(f"{where}: {finding.what}", stacklevel=2)
             if progress and member is next(iter(self._training()), member):
                 progress(self.step, steps_per_s, member.score, line.get("return"))
 
@@ -165,8 +163,8 @@ class Loop:
         if self._training() and not self._due(self.config.eval_every):
             self._evaluate()
         return [
-            member.outcome or Outcome("finished", self.step, member.score, FLAT if flat else "")
-            for member, flat in zip(self.members, self.agent.flat(), strict=True)
+            member.outcome or Outcome("finished", self.step, member.score, finding.what if finding else "")
+            for member, finding in zip(self.members, self.agent.findings(), strict=True)
         ]
 
     # ---- checkpoints

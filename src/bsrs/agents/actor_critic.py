@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bsrs.agents.adam import Adam
-from bsrs.agents.agent import Array, State, Transition, times_due
+from bsrs.agents.agent import Array, Finding, State, Transition, times_due
 from bsrs.agents.member_shaping import EachEta, EachPotential
 from bsrs.agents.members import (
     Diagnostics,
@@ -236,11 +236,8 @@ class ActorCritic(ABC):
     def metrics(self) -> list[dict[str, float]]:
         return self.diagnostics.read()
 
-    def diverged(self) -> list[str]:
-        return self.diagnostics.diverged()
-
-    def flat(self) -> list[bool]:
-        return self.diagnostics.flat()
+    def findings(self) -> list[Finding | None]:
+        return self.diagnostics.findings()
 
     def learners(self) -> dict[str, Learner]:
         """Every stack of networks that a checkpoint must hold, besides the actor."""

@@ -51,6 +51,14 @@ class State:
         )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a member's values; `fatal` if it has nothing to learn from them any more."""
+
+    what: str
+    fatal: bool
+
+
 class Agent(Protocol):
     """`step` counts each member's env steps (transitions) so far: a vector step of n envs adds n."""
 
@@ -71,11 +79,8 @@ class Agent(Protocol):
     def metrics(self) -> list[dict[str, float]]:
         """Per member, the means of what was learnt with since the last call (empty if there was no update)."""
 
-    def diverged(self) -> list[str]:
-        """Per member, why its values cannot be trusted any more; empty text if they can."""
-
-    def flat(self) -> list[bool]:
-        """Per member, whether its network gave all states the same value when `metrics` was last called."""
+    def findings(self) -> list[Finding | None]:
+        """Per member, what was wrong with its values when `metrics` was last called, if anything."""
 
     def policy(self, member: int) -> State:
         """What `greedy` needs of one member: the trained model."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bsrs.agents import targets
 from bsrs.agents.adam import Adam
-from bsrs.agents.agent import Array, State, Transition, times_due
+from bsrs.agents.agent import Array, Finding, State, Transition, times_due
 from bsrs.agents.member_shaping import EachEta, EachPotential
 from bsrs.agents.members import (
     Diagnostics,
@@ -211,11 +211,8 @@ class DQNAgent:
     def metrics(self) -> list[dict[str, float]]:
         return self.diagnostics.read()
 
-    def diverged(self) -> list[str]:
-        return self.diagnostics.diverged()
-
-    def flat(self) -> list[bool]:
-        return self.diagnostics.flat()
+    def findings(self) -> list[Finding | None]:
+        return self.diagnostics.findings()
 
     def policy(self, member: int) -> State:
         return network_state(self.online, member)

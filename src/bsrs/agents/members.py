@@ -15,11 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents.agent import Array, State
+from bsrs.agents.agent import Array, Finding, State
 from bsrs.agents.nature import StackedConv
 from bsrs.rng import stream_seed
 
 Rows = int | slice | EllipsisType
+
+DEAD_NETWORK = (
+    "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
+)
 
 
 def generators(seeds: Sequence[int], *names: str) -> list[torch.Generator]:
@@ -146,22 +150,22 @@ class Diagnostics:
             self._spread, self._values = self._values.std(dim=-1, correction=0).tolist(), None
         return self._spread
 
-    def flat(self) -> list[bool]:
-        """Per member, whether all states had the same value when the means were last read."""
-        return [bool(means) and means["spread"] <= self.FLAT * max(1.0, abs(means["value"])) for means in self._last]
+    def findings(self) -> list[Finding | None]:
+        """Per member, what is wrong with the means read last, if anything."""
+        return [self._finding(means, reward) for means, reward in zip(self._last, self.largest_reward, strict=True)]
 
-    def diverged(self) -> list[str]:
-        """Per member, what is wrong with the means read last; empty text if nothing is."""
-        return [self._complaint(means, reward) for means, reward in zip(self._last, self.largest_reward, strict=True)]
-
-    def _complaint(self, means: dict[str, float], reward: float) -> str:
+    def _finding(self, means: dict[str, float], reward: float) -> Finding | None:
+        if not means:
+            return None
         for name, mean in means.items():
             if not math.isfinite(mean):
-                return f"mean {name} is {mean}"
-        limit = self.SLACK * reward * self.horizon
-        if abs(means.get("value", 0.0)) > limit:
-            return f"mean value is {means['value']:.3g}, beyond {limit:.3g}"
-        return ""
+                return Finding(f"mean {name} is {mean}", fatal=True)
+        value, limit = means["value"], self.SLACK * reward * self.horizon
+        if abs(value) > limit:
+            return Finding(f"mean value is {value:.3g}, beyond {limit:.3g}", fatal=True)
+        if means["spread"] <= self.FLAT * max(1.0, abs(value)):
+            return Finding(DEAD_NETWORK, fatal=False)
+        return None
 
     def state(self, member: int) -> dict[str, Any]:
         return {
