@@ -90,13 +90,13 @@ def draw() -> None:
         for name, (folder, belongs) in EXPERIMENT_RUNS.items():
             if found := records(folder, belongs):
                 save(folder, EXPERIMENTS[name].draw(found))
-        for folder in set(folders()) - {folder for folder, _ in EXPERIMENT_RUNS.values()}:
+        for folder in set(folders()) - {"pong", *(folder for folder, _ in EXPERIMENT_RUNS.values())}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
 
 
 def draw_long_run(run: RunRecord) -> Figure:
-    """Score by score, while it learns: a run that was stopped once it had shown what it was for."""
+    """One run's scores, of training and of evaluation."""
     figure = Figure(figsize=(6, 3.4))
     axes = figure.subplots()
     axes.plot(*run.trace("return"), color="0.7", linewidth=1, label="training episodes, raw score")
@@ -114,8 +114,7 @@ def save(folder: str, figures: dict[str, Figure]) -> None:
 
 
 def folders() -> list[str]:
-    """Those with runs that have ended."""
-    return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/result.json"), None))
+    return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/config.json"), None))
 
 
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:

@@ -53,7 +53,7 @@ class State:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a member's values; `fatal` if it has nothing to learn from them any more."""
+    """What is wrong with a member's values; `fatal` if they cannot be trusted any more, so that its run ends there."""
 
     what: str
     fatal: bool
