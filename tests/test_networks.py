@@ -27,22 +27,22 @@ def ordinary(stack: StackedMLP, member: int) -> nn.Sequential:
 def test_values_and_gradients_are_those_of_ordinary_networks(members: int, outputs: int, grad: bool) -> None:
     stack = StackedMLP((5, 16, 8, outputs), generators(*range(members)))
     x = torch.randn(members, 7, 5, generator=generators(9)[0])
-    of_output = torch.randn(members, 7, outputs, generator=generators(8)[0])
+    grad_output = torch.randn(members, 7, outputs, generator=generators(8)[0])
     x.requires_grad_(grad)
     if grad:
         y = stack(x)
-        of_input, *of_parameters = torch.autograd.grad(y, [x, *stack.parameters()], of_output)
+        grad_input, *of_parameters = torch.autograd.grad(y, [x, *stack.parameters()], grad_output)
     else:
         with torch.inference_mode():
             tape = record(x, stack.layers)
-            y, of_input, of_parameters = tape.output, tape.input_gradient(of_output), tape.gradients(of_output)
+            y, grad_input, of_parameters = tape.output, tape.input_gradient(grad_output), tape.gradients(grad_output)
     for member in range(members):
         network = ordinary(stack, member)
         x_one = x.detach()[member].clone().requires_grad_()
         y_one = network(x_one)
         torch.testing.assert_close(y[member], y_one)
-        expected_input, *expected = torch.autograd.grad(y_one, [x_one, *network.parameters()], of_output[member])
-        torch.testing.assert_close(of_input[member], expected_input)
+        expected_input, *expected = torch.autograd.grad(y_one, [x_one, *network.parameters()], grad_output[member])
+        torch.testing.assert_close(grad_input[member], expected_input)
         for i, of_linear in enumerate(expected):
             ours = of_parameters[i][member].mT if i % 2 == 0 else of_parameters[i][member, 0]
             torch.testing.assert_close(ours, of_linear)

@@ -50,10 +50,10 @@ class ConvTape:
     _recorded: Tensor
     _parameters: list[nn.Parameter]
 
-    def gradients(self, of_output: Tensor) -> list[Tensor]:
+    def gradients(self, grad_output: Tensor) -> list[Tensor]:
         return [
             gradient.contiguous(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient.contiguous()
-            for gradient in torch.autograd.grad(self._recorded, self._parameters, of_output)
+            for gradient in torch.autograd.grad(self._recorded, self._parameters, grad_output)
         ]
 
 

@@ -13,10 +13,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+from bsrs.agents import private_torch
 
 # The (weight, bias) of each layer: (P, in, out) and (P, 1, out).
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
@@ -24,9 +26,6 @@ Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 
 def mlp(x: Tensor, layers: Layers) -> Tensor:
     """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), ReLU in between."""
-    if torch.is_grad_enabled():
-        y: Tensor = _Differentiable.apply(x, *itertools.chain.from_iterable(layers))  # type: ignore[no-untyped-call]
-        return y
     return record(x, layers).output
 
 
@@ -49,48 +48,26 @@ class Tape:
     """What went into each layer."""
     weights: list[Tensor]
 
-    def gradients(self, of_output: Tensor) -> list[Tensor]:
+    def gradients(self, grad_output: Tensor) -> list[Tensor]:
         """Of the weights and biases, layer by layer, given the gradient of the output."""
         gradients: list[Tensor] = []
-        gradient = _unstacked(of_output)
+        gradient = _unstacked(grad_output)
         for i in reversed(range(len(self.inputs))):
             gradients += [_stacked(gradient.sum(dim=-2, keepdim=True)), _stacked(_product(self.inputs[i].mT, gradient))]
             if i > 0:
                 gradient = self._before(i, gradient)
         return gradients[::-1]
 
-    def input_gradient(self, of_output: Tensor) -> Tensor:
+    def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
-        gradient = _unstacked(of_output)
+        gradient = _unstacked(grad_output)
         for i in reversed(range(1, len(self.inputs))):
             gradient = self._before(i, gradient)
         return _stacked(_product(gradient, self.weights[0].mT))
 
     def _before(self, i: int, gradient: Tensor) -> Tensor:
         """The gradient before the ReLU that feeds layer i, given the one after that layer."""
-        gradient = _product(gradient, self.weights[i].mT)
-        # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
-        torch.ops.aten.threshold_backward.grad_input(gradient, self.inputs[i], 0, grad_input=gradient)
-        return gradient
-
-
-class _Differentiable(torch.autograd.Function):
-    """`mlp` as a step of automatic differentiation."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:
-        tape = record(x, list(zip(parameters[::2], parameters[1::2], strict=True)))
-        ctx.save_for_backward(*tape.inputs, *tape.weights)
-        return tape.output
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        saved = list(ctx.saved_tensors)
-        half = len(saved) // 2
-        tape = Tape(gradient, saved[:half], saved[half:])  # what came out is not needed any more
-        of_input = tape.input_gradient(gradient) if ctx.needs_input_grad[0] else None
-        return of_input, *tape.gradients(gradient)
+        return private_torch.relu_backward_(_product(gradient, self.weights[i].mT), self.inputs[i])
 
 
 # One network is computed without the leading axis: the plain product starts quicker than the batched one.

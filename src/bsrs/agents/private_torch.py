@@ -1,0 +1,69 @@
+"""Functions of PyTorch that are not public: each saves a good part of a small update.
+
+Every use is in this file, so that a new PyTorch is checked in one place. Tested with PyTorch 2.13; the same names and
+arguments have been there since 2.4, the oldest that the project takes. They are what `torch.optim.Adam(fused=True)`,
+`torch.nn.utils.clip_grad_norm_(foreach=True)` and the derivative of ReLU call themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def relu_backward_(grad: Tensor, output: Tensor) -> Tensor:
+    """Set `grad`, the gradient after a ReLU, to zero where its `output` is: in place, then it is the one before."""
+    torch.ops.aten.threshold_backward.grad_input(grad, output, 0, grad_input=grad)
+    return grad
+
+
+def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The Euclidean norm of each tensor."""
+    return list(torch._foreach_norm(list(tensors)))
+
+
+def scale_(tensors: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply all by one number."""
+    torch._foreach_mul_(list(tensors), factor)
+
+
+def copy_(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy each source into its target."""
+    torch._foreach_copy_(list(targets), list(sources))
+
+
+def lerp_(targets: Sequence[Tensor], sources: Sequence[Tensor], weight: float) -> None:
+    """Move each target towards its source by the share `weight`."""
+    torch._foreach_lerp_(list(targets), list(sources), weight)
+
+
+def adam_(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    exp_avg: Sequence[Tensor],
+    exp_avg_sq: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    learning_rate: float | Tensor,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    """One step of Adam on all parameters at once; `steps` are counted up, one number for each parameter."""
+    torch._foreach_add_(list(steps), 1)
+    torch._fused_adam_(
+        list(parameters),
+        list(gradients),
+        list(exp_avg),
+        list(exp_avg_sq),
+        [],
+        list(steps),
+        lr=learning_rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=0.0,
+        eps=eps,
+        amsgrad=False,
+        maximize=False,
+    )
