@@ -6,15 +6,16 @@ its own current value estimate, times one number: `phi(s) = eta * V(s)`. So the 
 
     r~ = r + eta * (gamma * V(s') - V(s))        and nothing after a true end: V(s') counts as zero there.
 
-`shaped_reward` is that line. Every algorithm of the project calls it, tables and networks alike.
-Around it stand two kinds of small values:
+`shaped_reward` is that line, and the only place where it stands. Around it are small values:
 
 - a *potential* says what takes the place of `V`: the estimate itself (`Bootstrapped`), a fixed function
   (`Static`), or noise redrawn over time (`RandomDynamic`);
 - a *shape-scale* says what `eta` is: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`),
-  or a function of the state (`PerState`).
+  a function of the state (`PerState`), or one that learns from the batches it sees (a `ShapeScale` of your own).
 
-`Shaping` joins one of each.
+`Shaping` joins one of each. A `Shaper` is shapings at work, one for each member of a population, with what their
+scales remember. Every algorithm of the project shapes through it: DQN, TD3, SAC, the adapter to Stable-Baselines3
+and sampled learning on tables.
 """
 
 from __future__ import annotations
@@ -25,10 +26,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bsrs.errors import BadInput, unknown
-
-# A Python float or an array of NumPy, PyTorch or JAX: the functions below use only what these share.
-Array = Any
+from bsrs.errors import BadInput
+from bsrs.scales import (
+    Array,
+    Constant,
+    Cosine,
+    Custom,
+    Linear,
+    PerState,
+    Piecewise,
+    Seen,
+    ShapeScale,
+    as_scale,
+    like_array,
+    look_up,
+)
 
 
 def shaped_reward(
@@ -41,23 +53,21 @@ def shaped_reward(
     terminated: Array | None = None,
     next_eta: Array | None = None,
 ) -> Array:
-    """`reward + eta * (gamma * next_value - value)`, with `next_value` zero where the episode terminated.
+    """`reward + gamma * phi(s') - phi(s)` with `phi = eta * V`, and phi(s') zero where the episode terminated.
 
     Works on Python floats and on NumPy, PyTorch and JAX arrays; the inputs are left as they are. `eta` and
     `gamma` broadcast: a number, one per transition, or one per member of a population. A time limit is not
     termination: leave `terminated` false there.
 
-    Where the scale depends on the state, the potential is `eta(s) * V(s)`: give `eta` at the state and
-    `next_eta` at the next state, or policy invariance is lost.
+    Where the scale depends on the state, give `eta` at the state and `next_eta` at the next state, or policy
+    invariance is lost.
     """
     _check_same_shape(reward=reward, value=value, next_value=next_value, terminated=terminated)
-    next_potential = gamma * next_value
+    next_phi = (eta if next_eta is None else next_eta) * next_value
     if terminated is not None:
         # A comparison, because `1 - terminated` is refused for booleans and would widen float32.
-        next_potential = next_potential * (terminated == 0)
-    if next_eta is None:
-        return reward + eta * (next_potential - value)
-    return reward + (next_eta * next_potential - eta * value)
+        next_phi = next_phi * (terminated == 0)
+    return reward + gamma * next_phi - eta * value
 
 
 def _check_same_shape(**arrays: Array) -> None:
@@ -96,7 +106,7 @@ class Static:
     of: Callable[[Array], Array] | Sequence[float] | Array
 
     def __call__(self, state: Array, value: Array, step: int) -> Array:
-        return self.of(state) if callable(self.of) else _look_up(self.of, state, value)
+        return self.of(state) if callable(self.of) else look_up(self.of, state, value)
 
 
 @dataclass(frozen=True)
@@ -115,10 +125,10 @@ class RandomDynamic:
     def __call__(self, state: Array, value: Array, step: int) -> Array:
         epoch = step // self.period
         if self.n_states is not None:
-            return _look_up(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), state, value)
+            return look_up(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), state, value)
         features = (state * (0 * value.reshape(-1)[:1] + 1)).reshape(*value.shape, -1)  # in value's kind and float type
         direction = _noise(self.seed, epoch, features.shape[-1], "normal") / math.sqrt(features.shape[-1])
-        projected = features @ _like(direction, value)
+        projected = features @ like_array(direction, value)
         return self.scale * projected / (1 + abs(projected))
 
 
@@ -130,149 +140,59 @@ def _noise(seed: int, epoch: int, size: int, kind: str) -> Array:
     return draw.uniform(-1.0, 1.0, size) if kind == "uniform" else draw.standard_normal(size)
 
 
-def _look_up(table: Array, state: Array, like: Array) -> Array:
-    return _like(table, like)[state]
-
-
-def _like(array: Array, reference: Array) -> Array:
-    """`array` as the kind of array that `reference` is, with its float type."""
-    import numpy as np
-
-    table = np.asarray(array)
-    if hasattr(reference, "new_tensor"):  # PyTorch, which has no array namespace of its own
-        return reference.new_tensor(table)
-    if hasattr(reference, "__array_namespace__"):  # JAX, NumPy 2
-        return reference.__array_namespace__().asarray(table, dtype=reference.dtype)
-    return table
-
-
 # --------------------------------------------------------------------------------------------------------------
-# Shape-scales: what eta is.
-
-
-class ShapeScale(Protocol):
-    """eta at a training step and, where it depends on them, for a batch of states."""
-
-    def __call__(self, step: int, state: Array = None) -> Array: ...
-
-
-@dataclass(frozen=True)
-class Constant:
-    """The paper's choice: one number (or an array that broadcasts, one per member)."""
-
-    eta: Array
-
-    def __call__(self, step: int, state: Array = None) -> Array:
-        return self.eta
-
-
-@dataclass(frozen=True)
-class Linear:
-    """From `start` to `end` over the first `steps` steps, `end` afterwards."""
-
-    start: float
-    end: float
-    steps: int
-
-    def __call__(self, step: int, state: Array = None) -> float:
-        return self.start + (self.end - self.start) * min(step / self.steps, 1.0)
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """From `start` to `end` over `steps` steps along half a cosine: slow, fast, slow."""
-
-    start: float
-    end: float
-    steps: int
-
-    def __call__(self, step: int, state: Array = None) -> float:
-        return self.end + (self.start - self.end) * 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
-
-
-@dataclass(frozen=True)
-class Piecewise:
-    """Constant pieces: `points` are (from step, eta), in order of their steps."""
-
-    points: tuple[tuple[int, float], ...]
-
-    def __post_init__(self) -> None:
-        steps = [step for step, _ in self.points]
-        if not steps or steps[0] != 0 or steps != sorted(set(steps)):
-            raise BadInput(f"piecewise eta has steps {steps}; expected them to start at 0 and to increase")
-
-    def __call__(self, step: int, state: Array = None) -> float:
-        return next(eta for start, eta in reversed(self.points) if step >= start)
-
-
-@dataclass(frozen=True)
-class PerState:
-    """eta(s): a function of the state, or a vector indexed by it."""
-
-    of: Callable[[Array], Array] | Sequence[float] | Array
-
-    def __call__(self, step: int, state: Array = None) -> Array:
-        if state is None:
-            raise BadInput("a state-dependent eta needs the states it is asked for, and none were given")
-        if callable(self.of):
-            return self.of(state)
-        if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
-            return _look_up(self.of, state, state.float())
-        return (_like(self.of, None) if isinstance(self.of, (list, tuple)) else self.of)[state]
-
-
-_NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosine": Cosine}
-
-
-def as_scale(eta: ShapeScale | float | str | Array) -> ShapeScale:
-    """The shape-scale that `eta` names: a number, an array of them, a shape-scale, or text.
-
-    Text is a number (`2`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`, or
-    `piecewise:STEP=ETA,STEP=ETA,...`: the form that configs and command lines use.
-    """
-    if isinstance(eta, str):
-        return _parse_scale(eta)
-    if isinstance(eta, (int, float)):
-        if not math.isfinite(eta):
-            raise BadInput(f"eta is {eta}; expected a finite number")
-        return Constant(float(eta))
-    return eta if callable(eta) else Constant(eta)
-
-
-def _parse_scale(text: str) -> ShapeScale:
-    kind, _, rest = text.partition(":")
-    try:
-        if not rest:
-            return as_scale(float(kind))
-        if kind == "piecewise":
-            pairs = [point.split("=") for point in rest.split(",")]
-            return Piecewise(tuple((int(step), float(eta)) for step, eta in pairs))
-        if kind in _NAMED_SCALES:
-            start, end, steps = rest.split(":")
-            return _NAMED_SCALES[kind](float(start), float(end), int(steps))
-    except BadInput:
-        raise
-    except ValueError:
-        raise BadInput(
-            f"eta {text!r} cannot be read; expected a number, linear:START:END:STEPS, cosine:START:END:STEPS"
-            " or piecewise:STEP=ETA,STEP=ETA"
-        ) from None
-    raise unknown("shape-scale", kind, [*_NAMED_SCALES, "piecewise"])
-
-
-# --------------------------------------------------------------------------------------------------------------
+# At work.
 
 
 @dataclass(frozen=True)
 class Shaping:
     """A potential and its scale: `phi(s) = eta * potential(s)`."""
 
-    eta: ShapeScale | float | str
+    eta: ShapeScale | Callable[..., Array] | float | str | Array
     potential: Potential = field(default_factory=Bootstrapped)
 
     def phi(self, state: Array, value: Array, step: int = 0) -> Array:
         """The scaled potential itself. V + phi estimates the value in the unshaped problem."""
-        return as_scale(self.eta)(step, state) * self.potential(state, value, step)
+        return Shaper([self]).phi(state, value, step)
+
+    def __call__(self, reward: Array, value: Array, next_value: Array, **transition: Any) -> Array:
+        """The shaped reward of a batch of transitions, as by `Shaper`, for scales that do not learn."""
+        return Shaper([self])(reward, value, next_value, **transition)
+
+
+class Shaper:
+    """Shapings at work, one per member of a population, with what their scales remember.
+
+    With one member, arrays are (B,) or of whatever shape the caller has; with P members, their first axis is P.
+    """
+
+    def __init__(self, shapings: Sequence[Shaping]) -> None:
+        self._scales = [as_scale(shaping.eta) for shaping in shapings]
+        self._potentials = [shaping.potential for shaping in shapings]
+        first = self._potentials[0]
+        self._one_potential = all(p is first or type(p) is type(first) is Bootstrapped for p in self._potentials)
+        self._memories = [scale.init() for scale in self._scales]
+        self._batches = [0] * len(self._scales)
+        self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
+        self._by_state = any(scale.depends_on_state for scale in self._scales)
+        self._stacked: tuple[list[Array], Array] = [], None  # the members' etas, and the array made of them last
+        self._last: Array = None  # eta of the last batch, where it depends on the state
+
+    @property
+    def learns(self) -> bool:
+        """Whether any member's scale learns from the batches."""
+        return any(scale.update_every for scale in self._scales)
+
+    @property
+    def needs_value(self) -> bool:
+        """Whether anything depends on the agent's estimate, or its networks can be left alone."""
+        return self.learns or any(not isinstance(part, (Static, RandomDynamic)) for part in self._potentials)
+
+    def is_active(self, step: int) -> bool:
+        """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
+        if self._by_state or self.learns:
+            return True
+        return any(_nonzero(eta) for eta in self._etas(step))
 
     def __call__(
         self,
@@ -287,29 +207,107 @@ class Shaping:
         step: int = 0,
     ) -> Array:
         """The shaped reward of a batch of transitions. The states are needed only by what depends on them."""
-        scale = as_scale(self.eta)
-        per_state = isinstance(scale, PerState)
+        eta = self.eta(step, state, value)
+        self._last = eta if self._by_state else None
         return shaped_reward(
             reward,
             self.potential(state, value, step),
             self.potential(next_state, next_value, step),
-            eta=scale(step, state),
-            next_eta=scale(step, next_state) if per_state else None,
+            eta=eta,
+            next_eta=self.eta(step, next_state, value) if self._by_state else None,
             gamma=gamma,
             terminated=terminated,
         )
 
+    def phi(self, state: Array, value: Array, step: int = 0) -> Array:
+        """The scaled potential itself."""
+        return self.eta(step, state, value) * self.potential(state, value, step)
+
+    def potential(self, state: Array, value: Array, step: int) -> Array:
+        """The members' potentials, before they are scaled."""
+        if self._one_potential:
+            return self._potentials[0](state, value, step)
+        return _stack([p(s, v, step) for p, s, v in zip(self._potentials, state, value, strict=True)])
+
+    def eta(self, step: int, state: Array, like: Array) -> Array:
+        """The members' etas, in a form that broadcasts against `like`, an array with one number per transition."""
+        if len(self._scales) == 1 or self._alike:
+            return self._scales[0].at(self._memories[0], step, state)
+        if self._by_state:
+            each = zip(self._scales, self._memories, state, like, strict=True)
+            return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
+        etas = self._etas(step)
+        if etas != self._stacked[0] or type(self._stacked[1]) is not type(like):
+            self._stacked = etas, like_array(etas, like).reshape(-1, *[1] * (like.ndim - 1))
+        return self._stacked[1]
+
+    def _etas(self, step: int) -> list[Array]:
+        return [scale.at(memory, step, None) for scale, memory in zip(self._scales, self._memories, strict=True)]
+
+    def in_force(self, step: int) -> list[float]:
+        """Each member's eta at `step`, for the records; its mean over the last batch where it depends on the state."""
+        if not self._by_state:
+            return [float(eta) for eta in self._etas(step)]
+        if self._last is None:
+            return [math.nan] * len(self._scales)
+        each = self._last if len(self._scales) > 1 and not self._alike else [self._last] * len(self._scales)
+        return [float(eta.mean()) if hasattr(eta, "mean") else float(eta) for eta in each]
+
+    def update(
+        self, reward: Array, value: Array, next_value: Array, *, terminated: Array, step: int, members: bool = True
+    ) -> None:
+        """Show a batch to the scales that learn. `members` says whether the arrays' first axis is the members'."""
+        if not self.learns:
+            return
+        arrays = (reward, value, next_value, terminated)
+        for member, scale in enumerate(self._scales):
+            if not scale.update_every:
+                continue
+            self._batches[member] += 1
+            if self._batches[member] % scale.update_every == 0:
+                memory = self._memories[member]
+                one = [array[member] for array in arrays] if members else arrays
+                eta = float(scale.at(memory, step, None))
+                self._memories[member] = scale.update(memory, Seen(step, eta, *one))
+
+    def state(self, member: int = 0) -> dict[str, Any]:
+        """What a member's scale remembers, for a checkpoint: JSON can hold it."""
+        return {"memory": self._memories[member], "batches": self._batches[member]}
+
+    def load_state(self, state: dict[str, Any], member: int = 0) -> None:
+        """Continue from where `state` was taken."""
+        self._memories[member], self._batches[member] = dict(state["memory"]), int(state["batches"])
+
+
+def _nonzero(eta: Array) -> bool:
+    return bool(eta != 0) if isinstance(eta, (int, float)) else bool((eta != 0).any())
+
+
+def _stack(arrays: Sequence[Array]) -> Array:
+    """The members' arrays as one, of the kind that they are."""
+    if hasattr(arrays[0], "new_tensor"):
+        import torch
+
+        return torch.stack(list(arrays))
+    import numpy as np
+
+    return getattr(arrays[0], "__array_namespace__", lambda: np)().stack(list(arrays))
+
 
 __all__ = [
+    "Array",
     "Bootstrapped",
     "Constant",
     "Cosine",
+    "Custom",
     "Linear",
     "PerState",
     "Piecewise",
     "Potential",
     "RandomDynamic",
+    "Seen",
     "ShapeScale",
+    "Shaper",
     "Shaping",
     "Static",
     "as_scale",
