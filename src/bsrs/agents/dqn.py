@@ -28,7 +28,7 @@ from bsrs.agents.members import (
     network_state,
     stacked,
 )
-from bsrs.agents.nature import MINATAR, NATURE, SMALL, StackedConv
+from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP
 from bsrs.agents.replay import ArrayReplay, FrameReplay, make_replay, sample_members
 from bsrs.agents.replay import Batch as DrawnBatch
@@ -38,7 +38,7 @@ from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static, as_scale
 
-QNetworks = StackedMLP | StackedConv
+QNetworks = StackedMLP | StackedConv | PatchConv
 
 
 @dataclass(frozen=True)
@@ -247,13 +247,15 @@ def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: tor
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
     n_actions = require_discrete(spec)
+    if spec.kind == "minatar":
+        return PatchConv(MINATAR, spec.obs_shape, n_actions, init, device=device)
     if spec.is_image:
-        shape = _CONVOLUTIONS["minatar" if spec.kind == "minatar" else config.atari_network]
+        shape = _CONVOLUTIONS[config.atari_network]
         return StackedConv(shape, spec.obs_shape, n_actions, init, device=device)
     return StackedMLP((spec.obs_shape[0], *config.hidden, n_actions), init, device=device)
 
 
-_CONVOLUTIONS = {"nature": NATURE, "small": SMALL, "minatar": MINATAR}
+_CONVOLUTIONS = {"nature": NATURE, "small": SMALL}
 
 
 def _rescaling(configs: Sequence[DQNConfig]) -> float:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from bsrs.agents.agent import Array, Finding, State
-from bsrs.agents.nature import StackedConv
+from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.rng import stream_seed
 
 Rows = int | slice | EllipsisType
@@ -65,8 +65,9 @@ def network_state(network: nn.Module, rows: int | slice) -> State:
 @torch.no_grad()
 def load_network_state(network: nn.Module, rows: int | slice, state: State) -> None:
     """What `network_state` took out, put back."""
+    tensors = _todays(network, state.tensors)
     for name, parameter, where in _parameters(network, rows):
-        parameter[where].copy_(state.tensors[name])
+        parameter[where].copy_(tensors[name])
 
 
 def adam_state(network: nn.Module, rows: int | slice, optimizer: torch.optim.Adam) -> State:
@@ -83,13 +84,19 @@ def load_adam_state(network: nn.Module, rows: int | slice, optimizer: torch.opti
     """What `adam_state` took out, put back."""
     if not state.tensors:
         return
+    tensors = _todays(network, state.tensors)
     for name, parameter, where in _parameters(network, rows):
         memory = optimizer.state[parameter]
         if not memory:  # as Adam itself does at its first step
             memory["step"] = torch.zeros((), device=parameter.device if optimizer.defaults["fused"] else "cpu")
             memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         for key, tensor in memory.items():
-            (tensor[where] if tensor.ndim else tensor).copy_(state.tensors[f"{name}/{key}"])
+            (tensor[where] if tensor.ndim else tensor).copy_(tensors[f"{name}/{key}"])
+
+
+def _todays(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Saved tensors in the layout that the network has today."""
+    return network.converted(tensors) if isinstance(network, PatchConv) else tensors
 
 
 def _parameters(network: nn.Module, rows: int | slice) -> Iterator[tuple[str, nn.Parameter, Rows]]:

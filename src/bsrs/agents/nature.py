@@ -1,7 +1,10 @@
 """Convolutional Q-networks: Mnih et al. (2015, 2013) for Atari, Young and Tian (2019) for MinAtar.
 
-Convolutions of P members are a loop over P ordinary networks: on a CPU the arithmetic is the limit, and one
+Atari's convolutions of P members are a loop over P ordinary networks: on a CPU the arithmetic is the limit, and one
 member pays nothing. Weights and activations are channels-last, which is what the fast kernels want.
+
+MinAtar's are so small that a convolution's own kernels cost more than its arithmetic: there the patches of all images
+are gathered once for a batch, and then every pass of every member is a stack of matrix products.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import ctypes
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from bsrs.agents.networks import Tape, mlp, record
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,10 @@ class StackedConv(nn.Module):
             if weight.ndim == 4:
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last)
 
+    def prepare(self, obs: Tensor) -> Tensor:
+        """Observations as `forward` and `record` take them: these networks take them as they are."""
+        return obs
+
     def forward(self, obs: Tensor) -> Tensor:
         if len(self.members) == 1:
             return self.members[0](obs[0]).unsqueeze(0)  # type: ignore[no-any-return]
@@ -87,6 +96,67 @@ class StackedConv(nn.Module):
         with torch.enable_grad():
             q = self(obs)
         return ConvTape(q.detach(), q, list(self.parameters()))
+
+
+class PatchConv(nn.Module):
+    """P independent networks with one small convolution, as matrix products: (P, B, C, H, W) -> (P, B, outputs).
+
+    Their weights start as those of `StackedConv` do, in the order that the products want: the inputs of the first layer
+    are (row, column, channel) of a patch, those of the second (row, column) of the patch and the channel.
+    """
+
+    def __init__(
+        self,
+        shape: ConvShape,
+        obs_shape: Sequence[int],
+        outputs: int,
+        generators: Sequence[torch.Generator],
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__()
+        keep_freed_memory()
+        ((self._channels, self._kernel, self._stride),) = shape.convolutions
+        networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
+        each = [self.converted(network.state_dict()) for network in networks]
+        for name in each[0]:
+            self.register_parameter(name, nn.Parameter(torch.stack([weights[name] for weights in each]).to(device)))
+        parameters = list(self.parameters())
+        self.layers = tuple(zip(parameters[::2], parameters[1::2], strict=True))
+
+    def prepare(self, obs: Tensor) -> Tensor:
+        """The patches of all images, (P, B * patches of an image, kernel * kernel * C)."""
+        members, *_, channels = (images := obs.movedim(2, -1).contiguous()).shape  # (P, B, H, W, C)
+        windows = images.unfold(2, self._kernel, self._stride).unfold(3, self._kernel, self._stride)
+        return windows.movedim(4, -1).reshape(members, -1, self._kernel**2 * channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of observations, or of what `prepare` made of them."""
+        return mlp(self.prepare(x) if x.ndim == 5 else x, self.layers)
+
+    def record(self, x: Tensor) -> Tape:
+        """`forward`, with what its gradients need; those come in the order of `parameters`."""
+        return record(self.prepare(x) if x.ndim == 5 else x, self.layers)
+
+    def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in
+        before there were patches; what has today's layout stays as it is."""
+        return dict(self._converted(*item) for item in tensors.items())
+
+    def _converted(self, name: str, tensor: Tensor) -> tuple[str, Tensor]:
+        if name.startswith(("weight_", "bias_")):
+            return name, tensor
+        layer, kind = name[0], name[2:]  # for example 3.weight/exp_avg: the layers are 0, 3 and 5 of an nn.Sequential
+        which, slash, memory = kind.partition("/")
+        if tensor.ndim == 4:
+            tensor = tensor.permute(2, 3, 1, 0).flatten(0, 2)
+        elif tensor.ndim == 2 and layer == "3":
+            tensor = tensor.reshape(len(tensor), self._channels, -1).permute(2, 1, 0).flatten(0, 1)
+        elif tensor.ndim == 2:
+            tensor = tensor.T
+        elif tensor.ndim == 1:
+            tensor = tensor.unsqueeze(0)
+        return f"{which}_{'035'.index(layer)}{slash}{memory}", tensor.contiguous()
 
 
 def _network(shape: ConvShape, obs_shape: Sequence[int], outputs: int, generator: torch.Generator) -> nn.Sequential:

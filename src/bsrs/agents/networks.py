@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,13 +30,19 @@ def mlp(x: Tensor, layers: Layers) -> Tensor:
 
 
 def record(x: Tensor, layers: Layers) -> Tape:
-    """`mlp`, with what its gradients need."""
+    """`mlp`, with what its gradients need.
+
+    Where a layer takes more numbers than a row has, it takes several rows as one: so a convolution, which is a
+    product with one row for each patch, is followed by a layer that takes all patches of an image.
+    """
     weights = [_unstacked(weight) for weight, _ in layers]
-    inputs = [_unstacked(x)]
-    for weight, (_, bias) in zip(weights, layers, strict=True):
-        y = _affine(inputs[-1], weight, _unstacked(bias))
-        inputs.append(y if len(inputs) == len(layers) else y.relu_())
-    return Tape(_stacked(inputs.pop()), inputs, weights)
+    y, inputs = _unstacked(x), []
+    for i, (weight, (_, bias)) in enumerate(zip(weights, layers, strict=True)):
+        inputs.append(_rows_of(y, weight.shape[-2]))
+        y = _affine(inputs[i], weight, _unstacked(bias))
+        if i < len(layers) - 1:
+            y.relu_()
+    return Tape(_stacked(y), inputs, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +57,26 @@ class Tape:
     def gradients(self, grad_output: Tensor) -> list[Tensor]:
         """Of the weights and biases, layer by layer, given the gradient of the output."""
         gradients: list[Tensor] = []
-        gradient = _unstacked(grad_output)
-        for i in reversed(range(len(self.inputs))):
+        for i, gradient in self._backward(grad_output):
             gradients += [_stacked(gradient.sum(dim=-2, keepdim=True)), _stacked(_product(self.inputs[i].mT, gradient))]
-            if i > 0:
-                gradient = self._before(i, gradient)
         return gradients[::-1]
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
-        gradient = _unstacked(grad_output)
-        for i in reversed(range(1, len(self.inputs))):
-            gradient = self._before(i, gradient)
-        return _stacked(_product(gradient, self.weights[0].mT))
+        for i, gradient in self._backward(grad_output):
+            if i == 0:
+                grad_input = _product(gradient, self.weights[0].mT)
+        return _stacked(grad_input)
 
-    def _before(self, i: int, gradient: Tensor) -> Tensor:
-        """The gradient before the ReLU that feeds layer i, given the one after that layer."""
-        return private_torch.relu_backward_(_product(gradient, self.weights[i].mT), self.inputs[i])
+    def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """The gradient of what each layer puts out, before its ReLU, from the last layer to the first."""
+        gradient = _unstacked(grad_output)
+        for i in reversed(range(len(self.inputs))):
+            yield i, gradient
+            if i > 0:
+                # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
+                gradient = private_torch.relu_backward_(_product(gradient, self.weights[i].mT), self.inputs[i])
+                gradient = _rows_of(gradient, self.weights[i - 1].shape[-1])
 
 
 # One network is computed without the leading axis: the plain product starts quicker than the batched one.
@@ -79,6 +88,11 @@ def _unstacked(x: Tensor) -> Tensor:
 
 def _stacked(x: Tensor) -> Tensor:
     return x if x.ndim == 3 else x.unsqueeze(0)
+
+
+def _rows_of(x: Tensor, size: int) -> Tensor:
+    """The same numbers in rows of that size."""
+    return x if x.shape[-1] == size else x.reshape(*x.shape[:-2], -1, size)
 
 
 def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -119,6 +133,10 @@ class StackedMLP(nn.Module):
             self.register_parameter(f"bias_{i}", bias)
             layers.append((weight, bias))
         self.layers = tuple(layers)
+
+    def prepare(self, obs: Tensor) -> Tensor:
+        """Observations as `forward` and `record` take them: these networks take them as they are."""
+        return obs
 
     def forward(self, x: Tensor) -> Tensor:
         return mlp(x, self.layers)
