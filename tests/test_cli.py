@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bsrs.cli import COMMANDS, main
+from bsrs.cli import commands, main
 
 
 def run(capsys, *words: str) -> str:
@@ -101,7 +101,7 @@ def test_a_map_file_with_an_unknown_letter(capsys, tmp_path):
 
 def test_help_names_every_command_and_is_light(capsys):
     out = run(capsys, "--help")
-    assert all(" ".join(name) in out for name in COMMANDS)
+    assert all(" ".join(name) in out for name in commands())
     assert "sweep" in run(capsys, "tabular")
     code = (
         "import sys; from bsrs.cli import main; main(['--help']);"
@@ -111,7 +111,7 @@ def test_help_names_every_command_and_is_light(capsys):
     assert done.stdout.endswith("[]\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("name", commands(), ids=" ".join)
 def test_every_command_has_help(capsys, name):
     with pytest.raises(SystemExit) as stop:
         main([*name, "--help"])

@@ -21,6 +21,7 @@ from bsrs.shaping import (
 
 if TYPE_CHECKING:
     from bsrs import tabular as tabular
+    from bsrs.config.algorithms import register as register
     from bsrs.config.dqn import DQNConfig as DQNConfig
     from bsrs.config.sac import SACConfig as SACConfig
     from bsrs.config.td3 import TD3Config as TD3Config
@@ -38,6 +39,7 @@ _LAZY: dict[str, str] = {
     "SACConfig": "bsrs.config.sac:SACConfig",
     "TD3": "bsrs.run:TD3",
     "TD3Config": "bsrs.config.td3:TD3Config",
+    "register": "bsrs.config.algorithms:register",
     "tabular": "bsrs.tabular",
 }
 
@@ -72,6 +74,7 @@ __all__ = [
     "Static",
     "TD3Config",
     "__version__",
+    "register",
     "shaped_reward",
     "tabular",
 ]

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from bsrs.agents.agent import Agent, Array, State
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
@@ -26,22 +26,12 @@ from bsrs.store.names import folder_name
 from bsrs.store.run import Run
 from bsrs.train import Loop, Outcome, Progress, evaluate
 
-# algorithm -> where its agent lives
-AGENTS: dict[str, str] = {
-    "dqn": "bsrs.agents.dqn:DQNAgent",
-    "sac": "bsrs.agents.sac:SACAgent",
-    "td3": "bsrs.agents.td3:TD3Agent",
-}
-
 
 def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
-    """One agent with a member for each config. The configs may differ in eta and seed only."""
-    different = {_shared(config) for config in configs}
-    if len(different) > 1:
-        raise BadInput("the members of one agent may differ in eta and seed only, and these configs differ in more")
-    module, _, name = AGENTS[configs[0].algorithm].partition(":")
-    build: Callable[..., Agent] = getattr(importlib.import_module(module), name)
-    return build(configs, spec_of(configs[0].env), device=_device(device), shaping=shaping)
+    """One agent with a member for each config; they may differ in the algorithm's `member_fields` only."""
+    row = find_algorithm(configs[0].algorithm)
+    agent: Agent = row.make_agent(configs, spec_of(configs[0].env), device=_device(device), shaping=shaping)
+    return agent
 
 
 def run(
@@ -85,10 +75,6 @@ def _resume(loop: Loop, states: Sequence[State | None]) -> None:
         raise BadInput(f"the members were stopped at different steps {sorted(steps)}: resume them one by one")
     if saved:
         loop.load_state(saved)
-
-
-def _shared(config: TrainingConfig) -> TrainingConfig:
-    return dataclasses.replace(config, eta=0.0, seed=0)
 
 
 def _device(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
+
+from bsrs.cli.print_table import print_table
 
 
 @dataclass(frozen=True)
@@ -105,23 +106,3 @@ def tabular(arguments: BenchTabularArguments) -> None:
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def print_table(title: str, rows: list[dict[str, Any]]) -> None:
-    """Rows that share their keys, as a table; nothing where there are none."""
-    if not rows:
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name, value in rows[0].items():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
-    for row in rows:
-        table.add_row(
-            *(
-                f"{value:,.4g}" if isinstance(value, float) else "–" if value is None else str(value)
-                for value in row.values()
-            )
-        )
-    Console().print(table)

@@ -1,6 +1,6 @@
-"""Command-line flags from a config class: every field becomes a flag that is unset unless the user sets it.
+"""Command-line flags from an algorithm's config class: each field is a flag that is unset unless the user gives it.
 
-So a preset can say what the user did not, and the config's own docstrings are the help.
+So a preset fills in what the user did not give. The config's own docstrings are the help, with the presets' values.
 """
 
 from __future__ import annotations
@@ -15,21 +15,32 @@ from typing import Annotated, Any
 
 import tyro
 
-from bsrs.config.training import TrainingConfig
+from bsrs.config.algorithms import Algorithm, find_algorithm
+
+# Fields that every command takes in a form of its own.
+OWN = {"env", "eta", "seed"}
+# field -> what others call it
+_ALIASES = {"steps": ["--max-steps", "--total-timesteps"]}
 
 
-def optional_flags(config: type[TrainingConfig], bases: tuple[type, ...], name: str, skip: set[str]) -> type:
-    """A frozen dataclass like `bases` with a flag for each field of `config` but those in `skip`."""
-    hints, docs = typing.get_type_hints(config), _field_docs(config)
-    flags = [field.name for field in dataclasses.fields(config) if field.name not in skip]
-    fields = [(flag, _flag(hints[flag], docs[flag]), dataclasses.field(default=_unset(hints[flag]))) for flag in flags]
-    return dataclasses.make_dataclass(name, fields, bases=bases, frozen=True, kw_only=True)
+def algorithm_flags(algorithm: str, base: type) -> type:
+    """A frozen dataclass like `base` with a flag for each field of the algorithm's config."""
+    row = find_algorithm(algorithm)
+    hints, docs = typing.get_type_hints(row.config_class), _field_docs(row.config_class)
+    fields = [
+        (field.name, _flag(hints[field.name], docs.get(field.name, ""), field, row), _unset(hints[field.name]))
+        for field in dataclasses.fields(row.config_class)
+        if field.name not in OWN
+    ]
+    name = f"{row.config_class.__name__}{base.__name__}"
+    return dataclasses.make_dataclass(name, fields, bases=(base,), frozen=True, kw_only=True)
 
 
-def set_flags(arguments: Any, config: type[TrainingConfig], skip: set[str]) -> dict[str, Any]:
-    """The fields of `config` that the user set."""
+def set_flags(arguments: Any, algorithm: str) -> dict[str, Any]:
+    """The fields of the algorithm's config that the user gave."""
+    config = find_algorithm(algorithm).config_class
     hints = typing.get_type_hints(config)
-    values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(config) if f.name not in skip}
+    values = {f.name: getattr(arguments, f.name) for f in dataclasses.fields(config) if f.name not in OWN}
     return {name: value for name, value in values.items() if value != _unset(hints[name])}
 
 
@@ -41,23 +52,44 @@ def number_or_text(eta: str) -> float | str:
         return eta
 
 
+def preset_values(row: Algorithm, field: dataclasses.Field[Any]) -> dict[str, Any]:
+    """Preset -> its value of the field."""
+    return {name: fields.get(field.name, field.default) for name, fields in row.presets.items()}
+
+
+def as_text(value: Any) -> str:
+    """A field's value as it is written on the command line."""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(as_text, value)) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _unset(hint: Any) -> Any:
-    """What stands for "not given". Switches are off unless given: no preset turns one on."""
+    """What stands for "not given". Switches are off unless given."""
     return False if hint is bool else None
 
 
-def _flag(hint: Any, doc: str) -> Any:
+def _flag(hint: Any, doc: str, field: dataclasses.Field[Any], row: Algorithm) -> Any:
     if hint is bool:
         return Annotated[bool, tyro.conf.arg(help=doc), tyro.conf.FlagCreatePairsOff]
+    values = {name: as_text(value) for name, value in preset_values(row, field).items()}
+    same = set(values.values())
+    shown = f"default: {same.pop()}" if len(same) == 1 else ", ".join(f"{name}: {v}" for name, v in values.items())
     metavar = {int: "INT", float: "FLOAT"}.get(hint)
-    return Annotated[hint | None, tyro.conf.arg(help=f"{doc} Unset: as the preset says.", metavar=metavar)]
+    about = tyro.conf.arg(help=doc, metavar=metavar, help_behavior_hint=f"({shown})", aliases=_ALIASES.get(field.name))
+    return Annotated[hint | None, about]
 
 
 def _field_docs(config: type) -> dict[str, str]:
     """The string below each field in the source of the class and its parents."""
     docs: dict[str, str] = {}
     for cls in reversed([c for c in config.__mro__ if dataclasses.is_dataclass(c)]):
-        body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
+        try:
+            body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
+        except (OSError, TypeError):  # a class without a source file
+            continue
         for field, doc in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant):
                 docs[typing.cast(ast.Name, field.target).id] = " ".join(str(doc.value.value).split())

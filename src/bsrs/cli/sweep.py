@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from bsrs.cli.flags import number_or_text, optional_flags, set_flags
-from bsrs.config.algorithms import config_type
-from bsrs.config.dqn import DQNConfig
-from bsrs.config.sac import SACConfig
+from bsrs.cli.flags import algorithm_flags, number_or_text, set_flags
 from bsrs.config.sweep import SweepConfig, SweepOptions, default_out
-from bsrs.config.td3 import TD3Config
 from bsrs.errors import BadInput
 
 if TYPE_CHECKING:
     from bsrs.config.training import TrainingConfig
     from bsrs.sweep.schedule import Summary
-
-_OWN = {"env", "eta", "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,29 +61,9 @@ class PresetArguments(HowToSweep):
     """Settings of the algorithm to change, as NAME=VALUE."""
 
 
-if TYPE_CHECKING:
-    DQNSweep: TypeAlias = SweepArguments
-    TD3Sweep: TypeAlias = SweepArguments
-    SACSweep: TypeAlias = SweepArguments
-else:
-    DQNSweep = optional_flags(DQNConfig, (SweepArguments,), "DQNSweep", _OWN)
-    TD3Sweep = optional_flags(TD3Config, (SweepArguments,), "TD3Sweep", _OWN)
-    SACSweep = optional_flags(SACConfig, (SweepArguments,), "SACSweep", _OWN)
-
-
-def dqn(arguments: DQNSweep) -> None:
-    """Sweep DQN."""
-    _from_flags("dqn", arguments)
-
-
-def td3(arguments: TD3Sweep) -> None:
-    """Sweep TD3."""
-    _from_flags("td3", arguments)
-
-
-def sac(arguments: SACSweep) -> None:
-    """Sweep SAC."""
-    _from_flags("sac", arguments)
+def command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
+    """`bsrs sweep ALGORITHM`: its flags and its function."""
+    return algorithm_flags(algorithm, SweepArguments), partial(_from_flags, algorithm)
 
 
 def preset(arguments: PresetArguments) -> None:
@@ -110,7 +85,7 @@ def _from_flags(algorithm: str, arguments: SweepArguments) -> None:
         seeds=arguments.seeds,
         first_seed=arguments.first_seed,
         preset=arguments.preset,
-        fields=set_flags(arguments, config_type(algorithm), _OWN),
+        fields=set_flags(arguments, algorithm),
     )
     _carry_out(sweep, arguments, default_out(f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-")))
 

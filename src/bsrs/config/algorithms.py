@@ -1,57 +1,220 @@
-"""The algorithms by name: their configs, and their presets, which are data files beside this module."""
+"""The registry of algorithms: a row each, from which the command line, the presets, sweeps and Python classes come.
+
+Rows of the package name their classes as text, so that listing them imports nothing. Others come from outside:
+`bsrs.register` adds a row when its module is imported, and such modules are found by the entry points of the group
+`bsrs.algorithms` or named in BSRS_PLUGINS, which `bsrs --plugin MODULE` sets. See docs/adding-an-algorithm.md.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import importlib.metadata
+import os
+import sys
 import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from bsrs.config.base import from_dict
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import unknown
+from bsrs.errors import BadInput, unknown
 
-# name -> where its config lives
-CONFIGS: dict[str, str] = {
-    "dqn": "bsrs.config.dqn:DQNConfig",
-    "sac": "bsrs.config.sac:SACConfig",
-    "tabular": "bsrs.config.table_run:TableRunConfig",
-    "td3": "bsrs.config.td3:TD3Config",
+PLUGINS = "BSRS_PLUGINS"
+GROUP = "bsrs.algorithms"
+AgentClass = TypeVar("AgentClass", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row of the registry. Classes and functions are given themselves, or as `module:name`."""
+
+    name: str
+    summary: str
+    """What it is and where it is used, for the command line's help."""
+    config: type[TrainingConfig] | str
+    agent: Callable[..., Any] | str | None
+    """Called with the members' configs, the env's spec, `device` and `shaping`; None without Gymnasium envs."""
+    suits: Mapping[str, str]
+    """Pattern of kind:env -> the preset that suits it; the first that matches counts."""
+    own_presets: Mapping[str, Mapping[str, Any]] | None = None
+    """Name -> fields; None reads the file of the algorithm's name beside this module."""
+    member_fields: frozenset[str] = frozenset({"eta", "seed"})
+    """The fields in which the members of one population may differ."""
+    run: str = "bsrs.run:run"
+    """Carries out runs: a function of configs, folders and options."""
+
+    @property
+    def config_class(self) -> type[TrainingConfig]:
+        found: type[TrainingConfig] = _load(self.config)
+        return found
+
+    @property
+    def presets(self) -> Mapping[str, Mapping[str, Any]]:
+        if self.own_presets is not None:
+            return self.own_presets
+        return tomllib.loads(files("bsrs.config").joinpath("presets", f"{self.name}.toml").read_text())
+
+    def make_agent(self, configs: Iterable[TrainingConfig], *arguments: Any, **options: Any) -> Any:
+        """An agent with a member for each config."""
+        configs = list(configs)
+        different = {name for config in configs for name in _differences(config, configs[0])} - self.member_fields
+        if different:
+            allowed = " and ".join(sorted(self.member_fields))
+            raise BadInput(f"the members of one {self.name} agent differ in {min(different)}; expected {allowed} only")
+        return _load(self.agent)(configs, *arguments, **options)
+
+    def population_key(self, config: TrainingConfig) -> tuple[Any, ...]:
+        """Equal for configs that can be members of one population."""
+        return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in self.member_fields)
+
+    def carry_out(self, *arguments: Any) -> None:
+        """Train runs in their folders."""
+        _load(self.run)(*arguments)
+
+
+_ROWS: dict[str, Algorithm] = {
+    row.name: row
+    for row in (
+        Algorithm(
+            name="dqn",
+            summary="DQN: Atari, MinAtar, classic control",
+            config="bsrs.config.dqn:DQNConfig",
+            agent="bsrs.agents.dqn:DQNAgent",
+            suits={"atari:*": "atari", "minatar:*": "minatar", "*": "classic"},
+        ),
+        Algorithm(
+            name="sac",
+            summary="SAC: Pendulum, MuJoCo",
+            config="bsrs.config.sac:SACConfig",
+            agent="bsrs.agents.sac:SACAgent",
+            suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
+        ),
+        Algorithm(
+            name="tabular",
+            summary="exact value iteration on tabular MDPs",
+            config="bsrs.config.table_run:TableRunConfig",
+            agent=None,
+            suits={"*": "exact"},
+            run="bsrs.sweep.tables:solve_runs",
+        ),
+        Algorithm(
+            name="td3",
+            summary="TD3: Pendulum, MuJoCo",
+            config="bsrs.config.td3:TD3Config",
+            agent="bsrs.agents.td3:TD3Agent",
+            suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
+        ),
+    )
 }
 
-# name -> (kind:env, the preset that suits it); the first that fits counts
-_SUITS: dict[str, tuple[tuple[str, str], ...]] = {
-    "dqn": (("atari:*", "atari"), ("minatar:*", "minatar"), ("*", "classic")),
-    "sac": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
-    "tabular": (("*", "exact"),),
-    "td3": (("gym:Pendulum-*", "pendulum"), ("*", "mujoco")),
-}
+
+def register(
+    config: type[TrainingConfig],
+    *,
+    summary: str = "",
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    suits: Mapping[str, str] | None = None,
+    member_fields: Iterable[str] = ("eta", "seed"),
+) -> Callable[[AgentClass], AgentClass]:
+    """Decorator for an agent class: adds the algorithm that `config.algorithm` names.
+
+    Args:
+        config: The frozen dataclass of its settings.
+        summary: What it is, for the command line's help.
+        presets: Name -> fields. By default one preset, "default", with the config's own defaults.
+        suits: Pattern of kind:env, such as "gym:CartPole-*" -> name of a preset. By default the first suits all.
+        member_fields: Fields in which members of one population may differ; leave "eta" and "seed" for one that
+            trains any number of members.
+    """
+    presets = presets or {"default": {}}
+
+    def add(agent: AgentClass) -> AgentClass:
+        name = config.algorithm
+        known = _ROWS.get(name)
+        if known and (isinstance(known.config, str) or known.config.__module__ != config.__module__):
+            raise BadInput(f"the algorithm {name!r} is registered already; choose another name")
+        _ROWS[name] = Algorithm(
+            name,
+            summary or (config.__doc__ or name).strip().splitlines()[0],
+            config,
+            agent,
+            suits or {"*": next(iter(presets))},
+            presets,
+            frozenset(member_fields),
+        )
+        return agent
+
+    return add
+
+
+def algorithms() -> list[Algorithm]:
+    """Every algorithm by name, those of plugins among them."""
+    _import_plugins()
+    return sorted(_ROWS.values(), key=lambda row: row.name)
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """The row of that name."""
+    if name not in _ROWS:
+        _import_plugins()
+    if name not in _ROWS:
+        hint = "" if os.environ.get(PLUGINS) else " (one of your own needs --plugin MODULE)"
+        raise BadInput(f"{unknown('algorithm', name, _ROWS)}{hint}")
+    return _ROWS[name]
 
 
 def config_type(algorithm: str) -> type[TrainingConfig]:
     """The class of the algorithm's configs."""
-    if algorithm not in CONFIGS:
-        raise unknown("algorithm", algorithm, CONFIGS)
-    module, _, name = CONFIGS[algorithm].partition(":")
-    found: type[TrainingConfig] = getattr(importlib.import_module(module), name)
-    return found
+    return find_algorithm(algorithm).config_class
 
 
 def preset(algorithm: str, name: str, **fields: Any) -> TrainingConfig:
     """The config of a preset, with `fields` (at least `env`) in place of what it says."""
-    presets = _presets(algorithm)
-    if name not in presets:
-        raise unknown(f"{algorithm} preset", name, presets)
-    return from_dict(config_type(algorithm), {**presets[name], **fields}, f"{algorithm} preset {name}")
+    row = find_algorithm(algorithm)
+    if name not in row.presets:
+        raise unknown(f"{algorithm} preset", name, row.presets)
+    return from_dict(row.config_class, {**row.presets[name], **fields}, f"{algorithm} preset {name}")
 
 
 def suitable_preset(algorithm: str, kind: str, env: str) -> str:
     """The name of the preset for an env of that kind and id."""
-    config_type(algorithm)  # the name is known
-    return next(name for pattern, name in _SUITS[algorithm] if fnmatch(f"{kind}:{env}", pattern))
+    suits = find_algorithm(algorithm).suits
+    return next(name for pattern, name in suits.items() if fnmatch(f"{kind}:{env}", pattern))
 
 
-def _presets(algorithm: str) -> dict[str, dict[str, Any]]:
-    config_type(algorithm)  # the name is known
-    return tomllib.loads(files("bsrs.config").joinpath("presets", f"{algorithm}.toml").read_text())
+def use_plugin(module: str) -> None:
+    """Take the algorithms that `module` registers, in this process and in the workers that it starts."""
+    os.environ[PLUGINS] = ",".join(filter(None, (os.environ.get(PLUGINS), module)))
+    _import_plugins()
+
+
+def _import_plugins() -> None:
+    for point in importlib.metadata.entry_points(group=GROUP):
+        point.load()
+    modules = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
+    if modules and "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # the command `bsrs` does not look there, as `python -m bsrs` does
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name.partition(".")[0]:
+                raise
+            raise BadInput(
+                f"there is no module {name!r} to be a plugin, neither installed nor in this folder"
+            ) from None
+
+
+def _differences(one: TrainingConfig, other: TrainingConfig) -> list[str]:
+    return [f.name for f in dataclasses.fields(one) if getattr(one, f.name) != getattr(other, f.name, None)]
+
+
+def _load(what: Any) -> Any:
+    if not isinstance(what, str):
+        return what
+    module, _, name = what.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -14,7 +14,7 @@ class SweepConfig:
     """Which runs: every env with every combination of the grid, every eta and every seed."""
 
     algorithm: str
-    """dqn, td3, sac, or tabular for exact tables."""
+    """Name of a registered algorithm: dqn, td3, sac, tabular (exact tables) or one of your own."""
     env: tuple[str, ...]
     """Ids of the envs."""
     eta: tuple[float | str, ...] = (0.0,)
@@ -127,41 +127,6 @@ class RunFilter:
     """Seeds."""
     state: tuple[Literal["running", "stopped", "finished", "diverged", "failed", "damaged"], ...] = ()
     """States."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneConfig:
-    """The search for eta: which trials there are."""
-
-    algorithm: str
-    """dqn, td3 or sac."""
-    env: str
-    """The env's id."""
-    low: float = 0.0
-    """Smallest eta."""
-    high: float = 5.0
-    """Largest eta."""
-    trials: int = 20
-    """Etas that are tried in all."""
-    seeds: int = 3
-    """Runs of each trial; their mean score counts."""
-    seed: int = 0
-    """Of the search itself."""
-    prune: bool = True
-    """Stop a trial whose learning curve is below the median of the earlier ones."""
-    startup: int = 5
-    """Trials that are drawn at random and never stopped early, before the search proper begins."""
-    preset: str = ""
-    """The algorithm's settings that are not among `fields`."""
-    fields: dict[str, Any] = field(default_factory=dict)
-    """Settings of the algorithm, the same for all runs."""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise BadInput(f"eta is searched between {self.low} and {self.high}; expected low < high")
-        for name in ("trials", "seeds", "startup"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name} is {getattr(self, name)}; expected at least 1")
 
 
 def default_out(name: str) -> Path:

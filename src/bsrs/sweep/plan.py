@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from bsrs.config.algorithms import config_type, preset
+from bsrs.config.algorithms import find_algorithm, preset
 from bsrs.config.base import from_dict
 from bsrs.config.options import RunOptions
 from bsrs.config.sweep import SweepConfig, SweepOptions
@@ -26,7 +26,7 @@ SCALES = ("smoke", "laptop", "paper")
 
 def expand(sweep: SweepConfig) -> list[TrainingConfig]:
     """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
-    config_type(sweep.algorithm)  # the name is known
+    find_algorithm(sweep.algorithm)
     bases = [
         _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
         for env in sweep.env
@@ -55,7 +55,7 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
     """A preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
     path = Path(name)
     if name in preset_names():
-        text = files("bsrs.presets").joinpath(f"{name}.toml").read_text()
+        text = preset_text(name)
     elif path.suffix == ".toml" and path.is_file():
         text = path.read_text()
     elif path.suffix == ".toml":
@@ -70,7 +70,13 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
 
 
 def preset_names() -> list[str]:
+    """The project's sweep presets."""
     return sorted(p.name.removesuffix(".toml") for p in files("bsrs.presets").iterdir() if p.name.endswith(".toml"))
+
+
+def preset_text(name: str) -> str:
+    """The TOML of a sweep preset."""
+    return files("bsrs.presets").joinpath(f"{name}.toml").read_text()
 
 
 def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
@@ -105,17 +111,21 @@ def _is_left(folder: Path) -> bool:
 
 
 def _populations(configs: Sequence[TrainingConfig], root: Path, members: int) -> list[tuple[TrainingConfig, ...]]:
-    """Runs that differ in eta and seed only and have come equally far, up to `members` of them at a time."""
-    alike: dict[tuple[TrainingConfig, int], list[TrainingConfig]] = {}
+    """Runs that can be members of one agent and have come equally far, up to `members` of them at a time."""
+    alike: dict[tuple[Any, ...], list[TrainingConfig]] = {}
     for config in configs:
-        key = (dataclasses.replace(config, eta=0.0, seed=0), checkpoint_step(root / folder_name(config)))
+        key = (
+            config.algorithm,
+            find_algorithm(config.algorithm).population_key(config),
+            checkpoint_step(root / folder_name(config)),
+        )
         alike.setdefault(key, []).append(config)
     return [tuple(group[i : i + members]) for group in alike.values() for i in range(0, len(group), members)]
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
     """How one run of the sweep is carried out."""
-    has_images = config.algorithm != "tabular" and spec_of(config.env).is_image
+    has_images = find_algorithm(config.algorithm).agent is not None and spec_of(config.env).is_image
     every = options.checkpoint_every or (50_000 if has_images else 10_000)
     return RunOptions(
         resume=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from bsrs.train import Outcome
 
 
-def solve_run(config: TableRunConfig, folder: Path, options: RunOptions) -> None:
+def solve_runs(configs: Sequence[TableRunConfig], folders: Sequence[Path], options: RunOptions) -> None:
+    """Solve the tables one after the other."""
+    for config, folder in zip(configs, folders, strict=True):
+        _solve(config, folder, options)
+
+
+def _solve(config: TableRunConfig, folder: Path, options: RunOptions) -> None:
     """Solve the table and leave the records in `folder`. It is done in an instant, so there are no checkpoints."""
     import torch
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.options import RunOptions
-from bsrs.config.table_run import TableRunConfig
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import Damaged, DiskFull, clear_words_when_full
@@ -81,13 +81,5 @@ def _train(task: Task) -> None:
 
 
 def _run(configs: Sequence[TrainingConfig], task: Task) -> None:
-    from bsrs.run import run
-    from bsrs.sweep.tables import solve_run
-
     folders = [task.root / folder_name(config) for config in configs]
-    if isinstance(configs[0], TableRunConfig):
-        for config, folder in zip(configs, folders, strict=True):
-            assert isinstance(config, TableRunConfig)
-            solve_run(config, folder, task.options)
-    else:
-        run(configs, folders, task.options)
+    find_algorithm(configs[0].algorithm).carry_out(configs, folders, task.options)
