@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bsrs.cli import main
 from bsrs.errors import BadInput
-from bsrs.report import write_report
-from bsrs.report.plots import numbers
+from bsrs.report import read_study, write_report
+from bsrs.report.plots import interval, numbers, tasks
 from bsrs.reproduce.claims import Claim, write_claims
+from bsrs.stats import Interval
 from run_folders import config, write_run, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -42,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(store, tmp_path_factory.mktemp("page") / "report.html", "Two envs")
+    return write_report(read_study([store], title="Two envs"), tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +119,87 @@ def test_env_and_quantity_can_be_switched(opened: Any) -> None:
     assert opened.execute_script("return document.getElementById('curves').data.length") == lines + 3 * 2
 
 
+def test_the_probability_of_improvement_is_drawn_with_its_intervals(opened: Any) -> None:
+    _choose(opened, "comparison", "probability of beating η = 0")
+    drawn = opened.execute_script("return document.getElementById('sensitivity').data.map(t => [t.name, t.y[0]])")
+    assert [name for name, _ in drawn] == ["η = 0.5", "η = 2", "η = 10"]
+    assert all(0 <= value <= 1 for _, value in drawn)
+
+
+def test_axes_can_be_logarithmic_and_in_minutes(opened: Any) -> None:
+    steps = opened.execute_script("return document.getElementById('curves').data.at(-1).x")
+    _choose(opened, "axis", "wall-clock time")
+    minutes = opened.execute_script("return document.getElementById('curves').data.at(-1).x")
+    # one run of eta = 10 ended: 2,000 steps in 12.5 seconds
+    assert minutes == pytest.approx([step * 12.5 / 2_000 / 60 for step in steps])
+    _click(opened, "#log-x")
+    _click(opened, "#log-y")
+    types = (
+        "const l = document.getElementById('curves').layout; return [l.xaxis.type, l.yaxis.type, l.xaxis.title.text]"
+    )
+    assert opened.execute_script(types) == ["log", "log", "minutes of training"]
+
+
+def test_smoothing_is_a_running_mean(opened: Any) -> None:
+    _choose(opened, "metric", "mean V(s)")
+    opened.execute_script(
+        "const s = document.getElementById('smoothing'); s.value = 1; s.dispatchEvent(new Event('input'))"
+    )
+    drawn = opened.execute_script("return document.getElementById('curves').data[0].y")
+    assert drawn == [1.5, *[float(i) for i in range(2, 10)], 9.5]  # of 1, 2, ..., 10
+
+
+def test_tables_sort_by_their_headings_up_down_and_back(opened: Any) -> None:
+    def settings() -> list[str]:
+        script = "return [...document.querySelectorAll('#statistics-table tbody:first-of-type td:first-child')]"
+        return opened.execute_script(f"{script}.map(cell => cell.textContent)")
+
+    runs = "//table[@id='statistics-table']//th/button[text()='final score (IQM)']"
+    given = settings()
+    orders = []
+    for _ in range(3):
+        opened.find_element("xpath", runs).click()
+        orders.append(settings())
+    assert orders[0] == orders[1][::-1]
+    assert sorted(orders[0]) == sorted(given)
+    assert orders[0] != given
+    assert orders[2] == given
+    _click(opened, "#run-table th[data-key=seed] button")
+    seeds = "return [...document.querySelectorAll('#run-table tbody tr')].map(row => row.cells[3].textContent)"
+    assert opened.execute_script(seeds) == sorted(opened.execute_script(seeds), key=int)
+
+
+def test_keyboard_focus_stays_where_it_was(opened: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    chip = opened.find_element("css selector", "#chips .chip:nth-child(2)")
+    for _ in range(2):
+        chip.send_keys(Keys.SPACE)
+        assert opened.switch_to.active_element == chip
+    heading = opened.find_element("css selector", "#run-table th[data-key=eta] button")
+    heading.send_keys(Keys.ENTER)
+    assert opened.switch_to.active_element == heading
+
+
+def test_figures_and_tables_can_be_downloaded(opened: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    opened.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    _click(opened, "#curves-png")
+    for button in ("#curves-csv", "#statistics-csv", "#runs-csv"):
+        _click(opened, button)
+    WebDriverWait(opened, 60).until(lambda _: len([*tmp_path.glob("*.csv"), *tmp_path.glob("*.png")]) == 4)
+    assert next(tmp_path.glob("*.png")).read_bytes().startswith(b"\x89PNG")
+    curves = list(csv.DictReader(next(tmp_path.glob("*score.csv")).open()))
+    assert [row["env steps"] for row in curves if row["setting"] == "η = 0.5"] == [str(i * 1000) for i in range(1, 11)]
+    assert curves[0]["run 3"] != ""
+    runs = list(csv.DictReader(next(tmp_path.glob("*runs.csv")).open()))
+    assert len(runs) == 18
+    assert {row["learning_rate"] for row in runs if row["algorithm"] == "dqn"} == {"0.0005"}
+    statistics = list(csv.DictReader(next(tmp_path.glob("*statistics.csv")).open()))
+    assert len(statistics) == 4 + 3
+
+
 def test_hovering_tells_the_score(opened: Any) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.ui import WebDriverWait
@@ -161,7 +245,7 @@ def test_the_command_can_be_copied(opened: Any, store: Path, page: Path) -> None
 
 def test_pictures_and_claims_are_on_the_page(opened: Any) -> None:
     loaded = "return [...document.querySelectorAll('figure img')].map(img => img.complete && img.naturalWidth > 0)"
-    assert opened.execute_script(loaded) == [True] * 3  # the one that lay there, and one for each env
+    assert opened.execute_script(loaded) == [True]
     assert "inconclusive" in opened.find_element("xpath", "//h2[@id='claims']/..").text
 
 
@@ -178,19 +262,68 @@ def test_the_command_line_writes_the_page(store: Path, tmp_path: Path, capsys: p
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no runs"):
-        write_report(tmp_path, tmp_path / "page.html")
+        write_report(read_study([tmp_path]), tmp_path / "page.html")
 
 
 def test_damaged_claims_are_told(tmp_path: Path) -> None:
     write_run(tmp_path, config("CartPole-v1", 0.0, 0), [1.0])
     (tmp_path / "claims.json").write_text("[]")
     with pytest.raises(BadInput, match=r"claims\.json is damaged"):
-        write_report(tmp_path, tmp_path / "page.html")
+        write_report(read_study([tmp_path]), tmp_path / "page.html")
 
 
 def test_a_store_where_nothing_has_ended_still_has_a_page(tmp_path: Path) -> None:
     write_run(tmp_path, config("CartPole-v1", 0.0, 0), [1.0], None)
-    assert "No run has ended yet" in write_report(tmp_path, tmp_path / "page.html").read_text()
+    assert "No run has ended yet" in write_report(read_study([tmp_path]), tmp_path / "page.html").read_text()
+
+
+def test_sweeps_are_overlaid_by_the_fields_that_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, double in (("plain", False), ("double", True)):
+        write_sweep(tmp_path / folder, ["CartPole-v1"], [0.0, 1.0], seeds=3, double=double)
+        write_sweep(tmp_path / folder, ["CartPole-v1"], [2.0], seeds=2, double=double, gamma=0.9)
+    folders = [tmp_path / "plain", tmp_path / "double"]
+    apart = read_study(folders)
+    assert len({row.series.task for row in apart.rows}) == 2
+    together = read_study(folders, group_by=["double"])
+    assert len({row.series.task for row in together.rows}) == 1
+    labels = [(row.series.variant, row.series.eta, len(row.series.runs)) for row in together.rows]
+    assert labels == [(f"double={d}", eta, 2 if eta == 2 else 3) for d in (False, True) for eta in (0.0, 1.0, 2.0)]
+    assert read_study([folders[0]] * 2, group_by=["double"]).rows[0].series.seeds == (0, 1, 2)  # each run counts once
+    main(["report", *map(str, folders), "--group-by", "double,eta", "-o", str(tmp_path / "page.html")])
+    assert "double=True" in (tmp_path / "page.html").read_text()
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", *map(str, folders), "--group-by", "doubel", "-o", str(tmp_path / "page.html")])
+    assert "did you mean double" in capsys.readouterr().err
+
+
+def test_runs_of_different_lengths_are_not_overlaid(tmp_path: Path) -> None:
+    for seed, steps in enumerate((5_000, 10_000)):
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed, steps=steps), [1.0] * (steps // 1_000))
+    with pytest.raises(BadInput, match="differ in steps"):
+        read_study([tmp_path], group_by=["double"])
+
+
+def test_a_link_out_of_the_folder_is_not_embedded(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", config("CartPole-v1", 0.0, 0), [1.0])
+    (tmp_path / "private.png").write_bytes(_one_dot())
+    (tmp_path / "runs" / "innocent.png").symlink_to(tmp_path / "private.png")
+    assert read_study([tmp_path / "runs"]).figures == []
+
+
+def test_an_interval_without_room_is_not_printed() -> None:
+    assert interval(Interval(np.array(1.0), np.array(1.0), np.array(1.0))) == [1.0, None, None]
+    assert interval(Interval(np.array(1.0), np.array(0.5), np.array(np.inf))) == [1.0, 0.5, None]
+
+
+def test_all_atari_games_are_a_task_of_their_own(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ["PongNoFrameskip-v4", "BoxingNoFrameskip-v4"], [0.0, 2.0], seeds=2)
+    found = tasks(read_study([tmp_path]).rows)
+    assert [task["name"] for task in found][-1] == "all 2 Atari games, median"
+    assert [series["label"] for series in found[-1]["series"]] == ["η = 0", "η = 2"]
+    shares = found[-1]["series"][0]["metrics"]["profile"]["middle"]
+    assert shares == sorted(shares, reverse=True)
+    html = write_report(read_study([tmp_path]), tmp_path / "page.html").read_text()
+    assert "all 2 Atari games, median" in html
 
 
 def test_numbers_for_json() -> None:

@@ -23,7 +23,7 @@ class DemoArguments:
 
 def demo(arguments: DemoArguments) -> None:
     """Draw the paper's tabular figure, train DQN on CartPole with three etas, and put it all on one page."""
-    from bsrs.report import write_report
+    from bsrs.report import read_study, write_report
     from bsrs.reproduce.tabular import reproduce_tabular
     from bsrs.sweep.conduct import run_sweep
     from bsrs.sweep.plan import expand, read_sweep
@@ -34,7 +34,7 @@ def demo(arguments: DemoArguments) -> None:
     options = SweepOptions(workers=arguments.workers, members=MEMBERS)
     run_sweep(expand(read_sweep("demo", "", {})), arguments.out, options)
     print("3. One page about all of it", flush=True)
-    files.append(write_report(arguments.out, arguments.out / "report.html", "The demo"))
+    files.append(write_report(read_study([arguments.out], title="The demo"), arguments.out / "report.html"))
     for path in files:
         print(f"wrote {path}")
     print(f"open {files[-1]} in a browser")

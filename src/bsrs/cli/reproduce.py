@@ -91,7 +91,7 @@ def everything(arguments: ReproduceArguments) -> None:
     """All of them, each in its folder, and one report."""
     from dataclasses import replace
 
-    from bsrs.report import write_report
+    from bsrs.report import read_study, write_report
     from bsrs.reproduce.experiments import EXPERIMENTS
 
     out = arguments.out or default_out(f"all-{arguments.scale}")
@@ -99,7 +99,8 @@ def everything(arguments: ReproduceArguments) -> None:
     tabular(TabularArguments(out=out / "tabular"))
     for name in EXPERIMENTS:
         _reproduce(name, replace(arguments, out=out / name))
-    print(f"wrote {write_report(out, out / 'report.html', f'Everything, {arguments.scale}')}")
+    study = read_study([out], title=f"Everything, {arguments.scale}")
+    print(f"wrote {write_report(study, out / 'report.html')}")
 
 
 def _reproduce(name: str, arguments: ReproduceArguments) -> None:

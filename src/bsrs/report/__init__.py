@@ -1,7 +1,8 @@
-"""One self-contained page from a folder of runs."""
+"""One self-contained page from a study: runs, statistics, claims and figures."""
 
 from __future__ import annotations
 
 from bsrs.report.page import write_report
+from bsrs.report.study import Study, read_study
 
-__all__ = ["write_report"]
+__all__ = ["Study", "read_study", "write_report"]

@@ -1,47 +1,44 @@
-"""The page: records in, one HTML file out, with all that it needs inside."""
+"""The page: a study in, one HTML file out, with all that it needs inside."""
 
 from __future__ import annotations
 
 import base64
 import json
 import shlex
+import struct
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import bsrs
 from bsrs.config.base import to_dict
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.figures.style import eta_label
-from bsrs.report.pictures import pictures
-from bsrs.report.plots import METRICS, interval, series_label, task_names, tasks
-from bsrs.stats.records import RunRecord, read_runs, series_of
-from bsrs.stats.summary import Row, summary
+from bsrs.report.plots import COMPARISONS, METRICS, tasks
+from bsrs.report.study import Study
+from bsrs.stats.records import RunRecord
 
 OUTCOMES = ("failed", "diverged", "unfinished", "finished")
+WIDE = 1_200  # pixels from which on a figure takes the whole width of the page, to stay legible
 
 
-def write_report(root: Path, out: Path, title: str = "") -> Path:
-    """A page about all runs in `root`, with the figures and claims that `bsrs reproduce` left there."""
-    runs, unreadable = read_runs(root)
-    if not runs and not unreadable:
-        raise BadInput(f"{root} holds no runs; expected folders with a config.json")
-    rows = summary(series_of(runs))
-    names = task_names(rows)
+def write_report(study: Study, out: Path) -> Path:
+    """Write the page about `study` to `out`."""
+    shown = tasks(study.rows)
     html = _template("page.html.j2").render(
-        title=title or root.resolve().name,
+        title=study.title or ", ".join(folder.resolve().name for folder in study.folders),
         version=bsrs.__version__,
-        command=shlex.join(["bsrs", "report", str(root), "-o", str(out)]),
-        facts=_facts(runs, unreadable),
-        table=[_table_row(row, names[row.series.task]) for row in rows],
-        claims=_claims(root),
-        figures=_figures(root) + pictures(rows),
-        unreadable={str(folder.relative_to(root)): why.replace(f"{root}/", "") for folder, why in unreadable.items()},
-        data=_json({"tasks": tasks(rows), "metrics": METRICS, "runs": _runs(runs, root)}),
+        command=_command(study, out),
+        facts=_facts(study),
+        tasks=shown,
+        findings=[],
+        claims=study.claims,
+        figures=[_figure(path) for path in study.figures],
+        group_by=study.group_by,
+        unreadable={study.name_of(folder): _without_roots(why, study) for folder, why in study.unreadable.items()},
+        data=_json({"tasks": shown, "metrics": METRICS, "comparisons": COMPARISONS, "runs": _runs(study)}),
         style=_asset("page.css"),
         script=_asset("page.js"),
         plotly=_plotly(),
@@ -54,12 +51,17 @@ def write_report(root: Path, out: Path, title: str = "") -> Path:
     return out
 
 
-def _facts(runs: Sequence[RunRecord], unreadable: dict[Path, str]) -> dict[str, Any]:
+def _command(study: Study, out: Path) -> str:
+    grouped = ["--group-by", ",".join(study.group_by)] if study.group_by else []
+    return shlex.join(["bsrs", "report", *map(str, study.folders), "-o", str(out), *grouped])
+
+
+def _facts(study: Study) -> dict[str, Any]:
+    runs = study.runs
     outcomes = Counter(run.outcome for run in runs)
-    if unreadable:
-        outcomes["unreadable"] = len(unreadable)
+    if study.unreadable:
+        outcomes["unreadable"] = len(study.unreadable)
     etas = sorted({run.config.eta for run in runs}, key=lambda eta: (isinstance(eta, str), eta))
-    seconds = sum(run.seconds or 0.0 for run in runs)
     return {
         "outcomes": dict(outcomes),
         "algorithms": sorted({run.config.algorithm for run in runs}),
@@ -67,19 +69,19 @@ def _facts(runs: Sequence[RunRecord], unreadable: dict[Path, str]) -> dict[str, 
         "etas": [eta_label(eta) for eta in etas],
         "seeds": len({run.config.seed for run in runs}),
         "steps": sum(run.step for run in runs),
-        "hours": seconds / 3600,
+        "hours": sum(run.seconds or 0.0 for run in runs) / 3600,
     }
 
 
-def _runs(runs: Sequence[RunRecord], root: Path) -> list[dict[str, Any]]:
+def _runs(study: Study) -> list[dict[str, Any]]:
     """All of them, those first that went wrong: nobody should have to look for them."""
-    return [_run(run, root) for run in sorted(runs, key=lambda run: OUTCOMES.index(run.outcome))]
+    return [_run(run, study.name_of(run.folder)) for run in sorted(study.runs, key=lambda r: OUTCOMES.index(r.outcome))]
 
 
-def _run(run: RunRecord, root: Path) -> dict[str, Any]:
+def _run(run: RunRecord, folder: str) -> dict[str, Any]:
     config = to_dict(run.config)
     return {
-        "folder": str(run.folder.relative_to(root)),
+        "folder": folder,
         "env": run.config.env,
         "algorithm": run.config.algorithm,
         "eta": run.config.eta,
@@ -94,44 +96,22 @@ def _run(run: RunRecord, root: Path) -> dict[str, Any]:
     }
 
 
-def _table_row(row: Row, task: str) -> dict[str, Any]:
-    return {
-        "task": task,
-        "label": series_label(row.series),
-        "runs": len(row.series.seeds),
-        "diverged": row.series.diverged,
-        "final": interval(row.final),
-        "area": interval(row.area),
-        "steps": _steps_text(row.steps_to_level),
-        "improvement": interval(row.improvement) if row.improvement else None,
-        "advantage": interval(row.advantage) if row.advantage else None,
-    }
+def _figure(path: Path) -> dict[str, Any]:
+    """A PNG file as a data URL, with its caption and its width."""
+    content = path.read_bytes()
+    width = struct.unpack(">I", content[16:20])[0] if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 24 else 0
+    if not width:
+        raise BadInput(f"{path} is not a PNG picture; remove it, or make it anew")
+    captions: dict[str, str] = json.loads(_asset("captions.json"))
+    source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    caption = captions.get(path.stem, path.stem.replace("-", " ").replace("_", " "))
+    return {"name": path.stem, "caption": caption, "source": source, "wide": width >= WIDE}
 
 
-def _steps_text(steps: float) -> str:
-    if np.isnan(steps):
-        return "–"
-    return f"{steps:,.0f}" if np.isfinite(steps) else "not reached"
-
-
-def _claims(root: Path) -> list[dict[str, str]]:
-    """The tables of claims that `bsrs reproduce` wrote anywhere in `root`."""
-    found = []
-    for path in sorted(root.rglob("claims.json")):
-        try:
-            found += json.loads(path.read_text())["claims"]
-        except (ValueError, KeyError, TypeError):
-            raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew") from None
-    return found
-
-
-def _figures(root: Path) -> list[dict[str, str]]:
-    """Pictures that lie in `root` and below, but for those of single runs, as data URLs."""
-    paths = sorted(path for path in root.rglob("*.png") if not (path.parent / "config.json").exists())
-    return [
-        {"name": path.stem, "source": f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"}
-        for path in paths
-    ]
+def _without_roots(text: str, study: Study) -> str:
+    for folder in study.folders:
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def _json(data: Any) -> str:

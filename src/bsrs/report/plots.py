@@ -1,30 +1,46 @@
-"""What the page's plots show, as plain data."""
+"""What the page's plots and its table of statistics show, as plain data."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from bsrs.errors import BadInput
 from bsrs.figures.diagnostics import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
-from bsrs.stats import Interval, bootstrap, iqm
+from bsrs.stats import Interval, bootstrap, iqm, median, performance_profile
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series, Task
-from bsrs.stats.summary import Row
+from bsrs.stats.summary import Games, Row, atari_games
 
 DRAWS = 1_000
 LARGEST_TRACE = 300
+DASHES = ("solid", "dash", "dot", "dashdot")
 
-METRICS = {"score": "evaluation score", "return": "training return", **QUANTITIES}
+PROFILE = "profile"
+METRICS = {
+    "score": "evaluation score",
+    "return": "training return",
+    **QUANTITIES,
+    PROFILE: "share of runs above a human-normalised score",
+}
+# a row's statistic -> what it is called beside the plot
+COMPARISONS = {
+    "final": "final score",
+    "area": "mean score over training",
+    "improvement": "probability of beating η = 0",
+    "advantage": "relative advantage over η = 0",
+}
 
 
 def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Each with all its series."""
+    """Each with all its series; then all Atari games together, where there are several."""
     names = task_names(rows)
-    return [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
+    found = [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
+    return [*found, *_all_games(rows)]
 
 
 def task_names(rows: Sequence[Row]) -> dict[Task, str]:
@@ -49,40 +65,83 @@ def short_label(series: Series) -> str:
 
 def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     etas = list(dict.fromkeys(row.series.eta for row in rows))
-    light, dark = eta_colours(etas), eta_colours(etas, dark=True)
     variants = list(dict.fromkeys(row.series.variant for row in rows))
+    colours = _colours(etas)
+    series = [
+        {
+            "label": series_label(row.series),
+            "short": short_label(row.series),
+            "colour": colours[row.series.eta],
+            "dash": DASHES[variants.index(row.series.variant) % len(DASHES)],
+            "runs": len(row.series.seeds),
+            "diverged": row.series.diverged,
+            "seconds_per_step": _seconds_per_step(row.series),
+            "steps_to_level": row.steps_to_level if np.isfinite(row.steps_to_level) else None,
+            "has_level": not np.isnan(row.steps_to_level),
+            "compare": {name: interval(getattr(row, name)) for name in COMPARISONS if getattr(row, name) is not None},
+            "metrics": {"score": _scores(row.series), **_traces(row.series)},
+        }
+        for row in rows
+    ]
+    return {"name": name, "series": series}
+
+
+def _all_games(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    for sweep, variant in dict.fromkeys((row.series.task.sweep, row.series.variant) for row in rows):
+        series = [row.series for row in rows if (row.series.task.sweep, row.series.variant) == (sweep, variant)]
+        try:
+            games = atari_games(series)
+        except BadInput:  # a game without a human score: there is no median over games then
+            continue
+        if games is not None:
+            name = f"all {len(games.games)} Atari games, median" + (f", {variant}" if variant else "")
+            yield {"name": name, "series": [_games_series(games, eta) for eta in games.etas]}
+
+
+def _games_series(games: Games, eta: float) -> dict[str, Any]:
+    """Median human-normalised score over training and at its end, and the performance profile at its end."""
+    final = games.final[eta]
+    thresholds = np.linspace(0, max(1.0, *(float(np.quantile(scores, 0.98)) for scores in games.final.values())), 101)
+    profile = bootstrap(lambda scores: performance_profile(scores, thresholds), final, seed=0, draws=DRAWS)
+    curve = bootstrap(median, games.curves[eta], seed=0, draws=DRAWS)
     return {
-        "name": name,
-        "series": [
-            {
-                "label": series_label(row.series),
-                "short": short_label(row.series),
-                "colour": [light[row.series.eta], dark[row.series.eta]],
-                "dash": ["solid", "dash", "dot", "dashdot"][variants.index(row.series.variant) % 4],
-                "final": interval(row.final),
-                "area": interval(row.area),
-                "metrics": {"score": _scores(row.series), **_traces(row.series)},
-            }
-            for row in rows
-        ],
+        "label": f"η = {eta_label(eta)}",
+        "short": eta_label(eta),
+        "colour": _colours(games.etas)[eta],
+        "dash": "solid",
+        "runs": final.size,
+        "diverged": 0,
+        "seconds_per_step": None,
+        "steps_to_level": None,
+        "has_level": False,
+        "compare": {"final": interval(bootstrap(median, final, seed=0, draws=DRAWS))},
+        "metrics": {"score": _band(games.steps, curve), PROFILE: _band(thresholds, profile)},
     }
+
+
+def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
+    """For the light and the dark page."""
+    light, dark = eta_colours(etas), eta_colours(etas, dark=True)
+    return {eta: [light[eta], dark[eta]] for eta in etas}
 
 
 def _scores(series: Series) -> dict[str, Any]:
     middle = bootstrap(iqm, series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
     keep = _thinned(len(series.steps))
-    return {
-        "steps": numbers(series.steps[keep]),
-        "middle": numbers(np.asarray(middle.estimate)[keep]),
-        "low": numbers(np.asarray(middle.low)[keep]),
-        "high": numbers(np.asarray(middle.high)[keep]),
-        "each": [numbers(curve[keep]) for curve in series.curves],
-    }
+    return {**_band(series.steps, middle), "each": [numbers(curve[keep]) for curve in series.curves]}
+
+
+def _band(steps: Array, middle: Interval) -> dict[str, Any]:
+    """A line with its interval; an end that is not known is null."""
+    keep = _thinned(len(steps))
+    ends = {"middle": middle.estimate, "low": middle.low, "high": middle.high}
+    return {"steps": numbers(steps[keep]), **{name: numbers(np.asarray(end)[keep]) for name, end in ends.items()}}
 
 
 def _traces(series: Series) -> dict[str, Any]:
     """The training records of the series' runs, their mean, and no interval."""
-    return {name: _trace([run.trace(name) for run in series.runs]) for name in METRICS if name != "score"}
+    recorded = {name: [run.trace(name) for run in series.runs] for name in METRICS if name not in ("score", PROFILE)}
+    return {name: _trace(traces) for name, traces in recorded.items()}
 
 
 def _trace(traces: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
@@ -102,9 +161,17 @@ def _thinned(count: int) -> Array:
     return np.unique(np.linspace(0, count - 1, min(count, LARGEST_TRACE)).round().astype(int))
 
 
+def _seconds_per_step(series: Series) -> float | None:
+    """Mean over the series' runs, or None if no run says how long it took."""
+    paces = [run.seconds / run.step for run in series.runs if run.seconds and run.step]
+    return float(np.mean(paces)) if paces else None
+
+
 def interval(value: Interval) -> list[float | None]:
-    """[estimate, low, high]; an end that is not known is null."""
-    return numbers([value.estimate, value.low, value.high])
+    """[estimate, low, high]; null for an end that is not known, and for both if they leave no room: then resampling
+    saw no spread at all, which says how few runs there were, not how sure the estimate is."""
+    estimate, low, high = numbers([value.estimate, value.low, value.high])
+    return [estimate, low, high] if low != high else [estimate, None, None]
 
 
 def numbers(values: Any) -> list[float | None]:

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from bsrs.figures.bars import relative_advantages
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
-from bsrs.report.pictures import game_curves, stacked
 from bsrs.reproduce.claims import Claim, at_least, between, judged
 from bsrs.reproduce.evidence import SEED, Scope, constant_etas, final, too_small, tuned
+from bsrs.reproduce.pictures import game_curves, stacked
 from bsrs.stats import Interval, bootstrap, game_name, median, relative_advantage
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series

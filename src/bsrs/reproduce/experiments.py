@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
-from bsrs.report import write_report
+from bsrs.report import Study, write_report
 from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.claims import Claim, write_claims
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
@@ -22,6 +22,7 @@ from bsrs.reproduce.evidence import Scope
 from bsrs.reproduce.further import draw_further
 from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
 from bsrs.stats.records import Series, read_run, read_runs, series_of
+from bsrs.stats.summary import summary
 from bsrs.store.names import folder_name
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand, read_sweep
@@ -92,6 +93,7 @@ def reproduce(
         raise unknown("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
     problems: dict[str, str] = {}
+    unreadable: dict[Path, str] = {}
     if train:
         configs = expand(experiment.sweep(scale, envs))
         problems = run_sweep(configs, out, options).problems
@@ -110,4 +112,13 @@ def reproduce(
         figures = {**experiment.draw(series), **draw_further(name, series)}
     title = f"{name}, {scale}" if train else name
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
-    return Reproduced(claims, [*files, write_report(out, out / "report.html", title)], problems)
+    study = Study(
+        folders=[out],
+        runs=runs,
+        rows=summary(series),
+        title=title,
+        unreadable=unreadable,
+        claims=[dataclasses.asdict(claim) for claim in claims],
+        figures=[path for path in files if path.suffix == ".png"],
+    )
+    return Reproduced(claims, [*files, write_report(study, out / "report.html")], problems)

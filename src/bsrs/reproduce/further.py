@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from bsrs.errors import BadInput
 from bsrs.figures.diagnostics import QUANTITIES, Trace, diagnostics
 from bsrs.figures.style import eta_colours, eta_label, new_figure
-from bsrs.report.pictures import games_figure, improvement_figure
+from bsrs.reproduce.pictures import games_figure, improvement_figure
 from bsrs.stats.records import RunRecord, Series
 from bsrs.stats.summary import atari_games, summary
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bsrs.config.base import to_dict
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
 from bsrs.stats.curves import final_score
 from bsrs.store import read_config, read_metrics, read_result
@@ -90,6 +90,7 @@ class Series:
     """The ended runs of one config but for the seed, in the order of their seeds: a line in a plot."""
 
     runs: tuple[RunRecord, ...]
+    task: Task
     variant: str
     """The settings besides eta that differ among the series of its task."""
     steps: Array  # (steps,)
@@ -109,10 +110,6 @@ class Series:
         return self.config.eta
 
     @property
-    def task(self) -> Task:
-        return self.runs[0].task
-
-    @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(run.config.seed for run in self.runs)
 
@@ -127,34 +124,51 @@ class Series:
         return final_score(self.steps, self.curves)
 
 
-def series_of(runs: Sequence[RunRecord]) -> list[Series]:
+def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:
     """The ended runs put together by config, sorted by task, variant and eta.
+
+    With `group_by`, the sweeps are overlaid: runs that agree in these fields of the config and in eta are one series,
+    whatever folder they are in and whatever else they differ in. A run that is in several folders counts once.
 
     A diverged run scores as badly as any evaluation of its task in `runs` from where it ended: it must not look good
     for having been evaluated just before. Failed runs (the software's fault) and unfinished ones do not count.
     """
     tasks: dict[Task, list[RunRecord]] = defaultdict(list)
-    for run in runs:
+    for run in {run.config: run for run in reversed(runs)}.values() if group_by else runs:
         if run.outcome in ENDED:
-            tasks[run.task].append(run)
-    found = [series for task in tasks.values() for series in _task_series(task)]
+            tasks[run.task._replace(sweep=Path()) if group_by else run.task].append(run)
+    found = [series for task, members in tasks.items() for series in _task_series(task, members, group_by)]
     return sorted(found, key=lambda s: (s.task, s.variant, isinstance(s.eta, str), s.eta))
 
 
-def _task_series(runs: Sequence[RunRecord]) -> list[Series]:
+def _task_series(task: Task, runs: Sequence[RunRecord], group_by: Sequence[str]) -> list[Series]:
     evaluations = np.concatenate([run.trace("score", "eval")[1] for run in runs])
     if not len(evaluations):
         return []
     worst = float(np.nanmin(evaluations))
-    groups: dict[TrainingConfig, list[RunRecord]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: run.config.seed):
-        groups[dataclasses.replace(run.config, seed=0)].append(run)
-    varying = _varying_fields(list(groups))
-    return [_series(members, varying, worst) for members in groups.values()]
+    groups: dict[Any, list[RunRecord]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: (run.config.seed, run.folder)):
+        groups[_group(run.config, group_by)].append(run)
+    varying = _varying_fields([members[0].config for members in groups.values()])
+    varying = [name for name in varying if not group_by or name in group_by]
+    return [_series(task, members, varying, worst) for members in groups.values()]
 
 
-def _series(runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> Series:
+def _group(config: TrainingConfig, group_by: Sequence[str]) -> Any:
+    """What runs of one series share: the config but for the seed, or eta and the fields to group by."""
+    if not group_by:
+        return dataclasses.replace(config, seed=0)
+    fields = to_dict(config)
+    for name in group_by:
+        if name not in fields:
+            raise unknown(f"field of a {config.algorithm} config", name, fields)
+    return tuple(repr(fields[name]) for name in dict.fromkeys(["eta", *group_by]))
+
+
+def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> Series:
     config = runs[0].config
+    if len({(run.config.steps, run.config.eval_every) for run in runs}) > 1:
+        raise BadInput("runs of one group differ in steps or eval_every; add these to the fields to group by")
     steps = max((run.trace("score", "eval")[0] for run in runs), key=len)
     if not len(steps):  # all diverged before the first evaluation
         steps = np.array([config.steps])
@@ -163,7 +177,7 @@ def _series(runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> 
         scores = run.trace("score", "eval")[1]
         row[: len(scores)] = np.nan_to_num(scores, nan=worst)
     variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying)
-    return Series(tuple(runs), variant, steps, curves)
+    return Series(tuple(runs), task, variant, steps, curves)
 
 
 def _varying_fields(configs: Sequence[TrainingConfig]) -> list[str]:

@@ -1,0 +1,61 @@
+"""Figures that several experiments have: who beats whom, and all Atari games together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bsrs.figures.bars import improvement
+from bsrs.figures.curves import Curve, learning_curves
+from bsrs.figures.profiles import performance_profiles
+from bsrs.figures.style import eta_colours, eta_label, new_figure
+from bsrs.report.plots import series_label
+from bsrs.stats import Interval, bootstrap, median, performance_profile
+from bsrs.stats.summary import Games, Row
+
+DRAWS = 1_000
+
+
+def improvement_figure(rows: Sequence[Row]) -> Figure:
+    """Each series against its baseline."""
+    figure, ax = new_figure(5.5, 0.8 + 0.32 * len(rows))
+    improvement(ax, [series_label(row.series) for row in rows], stacked([row.improvement for row in rows]))
+    return figure
+
+
+def games_figure(games: Games) -> Figure:
+    """Median human-normalised score over training, and performance profiles at its end."""
+    figure, (left, right) = new_figure(9, 3, 1, 2)
+    learning_curves(left, game_curves(games), score="median human-normalised score")
+    colours = eta_colours(games.etas)
+    thresholds = np.linspace(0, max(1.0, float(max(np.quantile(s, 0.98) for s in games.final.values()))), 101)
+    profiles = [
+        bootstrap(lambda scores: performance_profile(scores, thresholds), games.final[eta], seed=0, draws=DRAWS)
+        for eta in games.etas
+    ]
+    labels = [eta_label(eta) for eta in games.etas]
+    performance_profiles(
+        right, thresholds, labels, [colours[eta] for eta in games.etas], profiles, score="human-normalised score"
+    )
+    return figure
+
+
+def game_curves(games: Games) -> list[Curve]:
+    """Median over games of the mean over seeds, for each eta."""
+    colours = eta_colours(games.etas)
+    return [
+        Curve(eta_label(eta), colours[eta], games.steps, bootstrap(median, games.curves[eta], seed=0, draws=DRAWS))
+        for eta in games.etas
+    ]
+
+
+def stacked(intervals: Sequence[Interval | None]) -> Interval:
+    """Several intervals as one, with them along its axis."""
+    known = [each for each in intervals if each is not None]
+    return Interval(
+        np.array([each.estimate for each in known]),
+        np.array([each.low for each in known]),
+        np.array([each.high for each in known]),
+    )
