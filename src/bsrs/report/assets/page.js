@@ -23,8 +23,9 @@ function layout(extra) {
   const axis = { gridcolor: line, linecolor: ink, zeroline: false, ticks: "outside", automargin: true };
   return {
     paper_bgcolor: card, plot_bgcolor: card, font: { color: ink, size: 13 },
-    margin: { l: 62, r: 18, t: 18, b: 58 }, showlegend: false, hovermode: "closest", hoverlabel: { namelength: -1 },
-    xaxis: { ...axis, ...extra.xaxis }, yaxis: { ...axis, ...extra.yaxis },
+    margin: { l: 62, r: 18, t: 18, b: 52 }, showlegend: false, hovermode: "closest", hoverlabel: { namelength: -1 },
+    xaxis: { ...axis, ...extra.xaxis, title: { text: extra.xaxis.title, standoff: 10 } },
+    yaxis: { ...axis, ...extra.yaxis, title: { text: extra.yaxis.title, standoff: 10 } },
   };
 }
 
@@ -76,8 +77,8 @@ const plotOptions = { responsive: true, displayModeBar: false };
 function drawCurves() {
   const scale = (log) => (log ? "log" : "linear");
   const axes = {
-    xaxis: { title: { text: xTitle() }, type: scale(state.logX) },
-    yaxis: { title: { text: yTitle() }, type: scale(state.logY) },
+    xaxis: { title: xTitle(), type: scale(state.logX) },
+    yaxis: { title: yTitle(), type: scale(state.logY) },
   };
   Plotly.react("curves", shown().flatMap(curveTraces), layout(axes), plotOptions);
 }
@@ -97,8 +98,8 @@ function drawComparison() {
   });
   const format = { improvement: { range: [0, 1] }, advantage: { tickformat: "+.0%" } }[state.comparison] ?? {};
   const axes = {
-    xaxis: { title: { text: "η" }, type: "category" },
-    yaxis: { title: { text: data.comparisons[state.comparison] }, ...format },
+    xaxis: { title: "η", type: "category" },
+    yaxis: { title: data.comparisons[state.comparison], ...format },
   };
   Plotly.react("sensitivity", traces, layout(axes), plotOptions);
 }

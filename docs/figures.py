@@ -1,0 +1,228 @@
+"""Draw the site's figures anew: `python docs/figures.py`. Nothing is trained; the runs are those in results/."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
+from bsrs.report import Study, read_study, write_report
+from bsrs.stats import Interval, area_under_curve, bootstrap, mean
+from bsrs.stats.records import Series, Task
+from bsrs.stats.summary import baseline_of, floor_of
+from bsrs.tabular import MDP, GridMap, bellman, expected_next, grid_mdp, solve, state_value
+from bsrs.tabular.grids import MOVES
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+GAMMA, SWEEPS = 0.8, 8
+COMMAND = "bsrs report results/pendulum -o report.html"
+FEWEST_SEEDS = 5
+
+
+def main() -> None:
+    """All of them."""
+    study = read_study([ROOT / "results"])
+    with project_style():
+        save(idea(), "idea")
+        save(adaptive_eta(), "adaptive-eta")
+        save(results(study), "results")
+        save(choosing_eta(study), "choosing-eta")
+    screenshots()
+
+
+def save(figure: Figure, name: str) -> None:
+    figure.savefig(IMAGES / f"{name}.png", dpi=150, metadata={"Software": None})
+
+
+def idea() -> Figure:
+    """Reward, value estimate and shaping term on the paper's gridworld, a few sweeps into value iteration."""
+    grid = GridMap.named("paper")
+    mdp = grid_mdp(grid)
+    q = np.zeros((mdp.n_states, mdp.n_actions))
+    for _ in range(SWEEPS):
+        q = bellman(mdp, GAMMA, q)
+    value = state_value(q)
+    term = GAMMA * expected_next(mdp, value) - value[:, None]  # (S, A), eta = 1
+    figure, axes = new_figure(9, 3.3, 1, 3)
+    reward = bellman(mdp, GAMMA, 0 * q)  # with nothing known yet, a sweep gives the reward
+    _cells(axes[0], grid, reward, "the reward r")
+    _cells(axes[1], grid, np.repeat(value[:, None], 4, axis=1), f"the estimate V after {SWEEPS} sweeps")
+    _cells(axes[2], grid, term, "the term γV(s′) − V(s) of each move")
+    for (row, column), at in zip(np.argwhere(grid.is_state), value, strict=True):
+        axes[1].text(column, row, f"{at:.2f}".lstrip("0") if at else "0", ha="center", va="center", fontsize=6.5)
+    return figure
+
+
+def _cells(ax: Axes, grid: GridMap, numbers: np.ndarray, title: str) -> None:
+    """Each cell as four triangles, one for each move: blue is positive, red negative, grey a wall."""
+    triangles, colours = [], []
+    for (row, column), moves in zip(np.argwhere(grid.is_state), numbers, strict=True):
+        for (down, right), number in zip(MOVES, moves, strict=True):
+            side = 0.5 * np.array([right, down])
+            along = 0.5 * np.array([down, right])
+            centre = np.array([column, row])
+            triangles.append([centre, centre + side + along, centre + side - along])
+            colours.append(number)
+    largest = np.abs(numbers).max()
+    shape = {"cmap": "RdBu", "edgecolors": "face", "linewidths": 0.2}
+    drawn = PolyCollection(triangles, array=np.array(colours), **shape)
+    drawn.set_clim(-1.3 * largest, 1.3 * largest)
+    ax.add_collection(drawn)
+    height, width = grid.cells.shape
+    ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal", title=title, facecolor="#8A8A8A")
+    for letter in ("S", "G"):
+        for row, column in np.argwhere(grid.cells == letter):
+            ax.text(column + 0.32, row - 0.32, letter, ha="center", va="center", fontsize=7, fontweight="bold")
+    ax.set_xticks(np.arange(width + 1) - 0.5, labels=[])
+    ax.set_yticks(np.arange(height + 1) - 0.5, labels=[])
+    ax.tick_params(length=0)
+
+
+def adaptive_eta() -> Figure:
+    """Residuals of plain value iteration, a constant eta, and two that are chosen in every step."""
+    figure, axes = new_figure(7, 2.8, 1, 2, sharey=True)
+    mdps = {"the paper's gridworld": grid_mdp("paper"), "a random MDP of 200 states": MDP.garnet(200, 4, 5, seed=0)}
+    rules = {"η = 0": 0.0, "η = 0.2": 0.2, "η by Aitken": "aitken", "η by Anderson": "anderson"}
+    for ax, (title, mdp) in zip(axes, mdps.items(), strict=True):
+        for (name, eta), colour in zip(rules.items(), (BLACK, BLUE, ORANGE, GREEN), strict=True):
+            solution = solve(mdp, 0.99, eta=eta)
+            at = 1 + np.arange(len(solution.residuals))
+            ax.plot(at, solution.residuals, color=colour, label=f"{name}: {solution.applications:,}")
+        ax.set(yscale="log", ylim=(1e-6, None), xlabel="applications of the operator", title=title)
+        ax.legend(fontsize=7)
+    axes[0].set_ylabel("residual")
+    return figure
+
+
+# ---- from the runs in results/
+
+
+def tasks(study: Study) -> dict[Task, list[Series]]:
+    """The constant etas of each task with eta = 0 and enough seeds, in the plain variant that eta = 0 has."""
+    found: dict[Task, list[Series]] = {}
+    everything = [row.series for row in study.rows]
+    for series in everything:
+        baseline = baseline_of(series, everything)
+        if baseline is None or isinstance(series.eta, str) or baseline.variant != series.variant:
+            continue
+        if len(set(series.seeds) & set(baseline.seeds)) >= FEWEST_SEEDS:
+            found.setdefault(series.task, []).append(series)
+    return {task: members for task, members in found.items() if len(members) > 1}
+
+
+def results(study: Study) -> Figure:
+    """Gain over eta = 0 in the mean score over training, by env and eta."""
+    by_task = tasks(study)
+    everything = [row.series for row in study.rows]
+    count = sum(len(members) - 1 for members in by_task.values())
+    figure, ax = new_figure(7.2, 0.9 + 0.2 * count + 0.12 * len(by_task))
+    at, ticks = 0.0, {}
+    colours = eta_colours(sorted({series.eta for members in by_task.values() for series in members}))
+    for task, members in by_task.items():
+        top = at
+        baseline = next(series for series in members if series.eta == 0)
+        floor = floor_of(task, everything)
+        ax.axhline(at - 0.75, color=GREY, linewidth=0.4)
+        for series in members:
+            if series is baseline:
+                continue
+            gain = relative_gain(series, baseline, floor)
+            ax.plot([gain.low, gain.high], [at, at], color=colours[series.eta], linewidth=2.2)
+            ax.plot(gain.estimate, at, "o", color=colours[series.eta], markersize=5)
+            ticks[at] = f"η = {eta_label(series.eta)}"
+            at += 1
+        about = f"{task.env}\n{task.algorithm.upper()}, {len(paired(members[-1], baseline)[0])} seeds"
+        where = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 8}
+        ax.text(-0.12, (top + at - 1) / 2, about, **where)
+        at += 0.5
+    ax.axvline(0, color=BLACK, linewidth=0.9)
+    ax.set_yticks(list(ticks), ticks.values(), fontsize=7.5)
+    ax.set_ylim(at - 0.5, -0.9)
+    ax.grid(visible=False, axis="y")
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_xlabel("gain in the mean score over training, relative to what η = 0 gained")
+    return figure
+
+
+def relative_gain(series: Series, baseline: Series, floor: float) -> Interval:
+    """(mean - baseline's mean) / (baseline's mean - floor) over shared seeds, the divisor taken as known."""
+    x, y = paired(series, baseline)
+    gain = bootstrap(lambda a, b: mean(a) - mean(b), x, y, seed=0, paired=True)
+    scale = abs(float(y.mean()) - floor)
+    return Interval(gain.estimate / scale, gain.low / scale, gain.high / scale)
+
+
+def paired(series: Series, baseline: Series) -> list[np.ndarray]:
+    """Mean score over training of both on the seeds that they share: (seeds, 1) each."""
+    shared = sorted(set(series.seeds) & set(baseline.seeds))
+    areas = [area_under_curve(each.steps, each.curves) for each in (series, baseline)]
+    indices = [[each.seeds.index(seed) for seed in shared] for each in (series, baseline)]
+    return [area[index][:, None] for area, index in zip(areas, indices, strict=True)]
+
+
+def choosing_eta(study: Study) -> Figure:
+    """Mean score over training against eta, a panel for each env."""
+    by_task = tasks(study)
+    columns = 3
+    rows = -(-len(by_task) // columns)
+    figure, axes = new_figure(7, 2.1 * rows, rows, columns, squeeze=False)
+    for ax in list(axes.flat)[len(by_task) :]:
+        ax.set_visible(False)
+    colours = eta_colours(sorted({series.eta for members in by_task.values() for series in members}))
+    for ax, (task, members) in zip(axes.flat, by_task.items(), strict=False):
+        for at, series in enumerate(members):
+            area = area_under_curve(series.steps, series.curves)[:, None]
+            score = bootstrap(mean, area, seed=0)
+            ax.plot([at, at], [score.low, score.high], color=colours[series.eta], linewidth=2)
+            ax.plot(at, score.estimate, "o", color=colours[series.eta], markersize=5)
+            if series.eta == 0:
+                ax.axhline(float(score.estimate), color=GREY, linestyle=":", linewidth=1)
+        ax.set_xticks(range(len(members)), [eta_label(series.eta) for series in members])
+        ax.set_xlabel("η")
+        ax.set_title(f"{task.env.removeprefix('MinAtar/')}, {task.algorithm}", fontsize=9)
+        ax.margins(x=0.15)
+    return figure
+
+
+# ---- the report, as a browser shows it
+
+
+def screenshots() -> None:
+    """The report of the Pendulum runs, light and dark. Needs chromium and chromedriver."""
+    from selenium import webdriver
+
+    with tempfile.TemporaryDirectory() as folder:
+        study = read_study([ROOT / "results" / "pendulum" / "runs"], title="TD3 on Pendulum")
+        page = write_report(replace(study, figures=()), Path(folder) / "report.html")
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        flags = (
+            "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --disable-background-networking --no-first-run"
+        )
+        for flag in [*flags.split(), f"--user-data-dir={folder}/profile"]:
+            options.add_argument(flag)
+        browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+        size = {"width": 1200, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        for theme in ("light", "dark"):
+            media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+            browser.get(page.as_uri())
+            browser.execute_script(f"document.getElementById('command').textContent = '{COMMAND}'")
+            picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
+            (IMAGES / f"report-{theme}.png").write_bytes(base64.b64decode(picture["data"]))
+        browser.quit()
+
+
+if __name__ == "__main__":
+    main()
