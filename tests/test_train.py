@@ -19,7 +19,9 @@ import torch
 from bsrs.config.algorithms import preset
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
+from bsrs.envs import Envs, make
 from bsrs.errors import BadInput
+from bsrs.rng import stream_seed
 from bsrs.run import DQN, Records, make_agent, run
 from bsrs.store import read_metrics, read_result
 from bsrs.train import Loop, evaluate
@@ -81,6 +83,29 @@ def test_evaluation_depends_on_weights_and_seed_only() -> None:
     assert evaluate(agent, dataclasses.replace(config, eval_episodes=8), [1]) != evaluate(
         agent, dataclasses.replace(config, eval_episodes=8), [2]
     )
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout-v0"])
+def test_evaluation_steps_what_runs_and_scores_as_if_it_stepped_all(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a plain loop over each member's envs, which goes on stepping those whose first episode has ended."""
+    configs = [small(env, seed=seed, eval_episodes=6) for seed in (0, 3)]
+    agent = make_agent(configs)
+    expected, lengths = [], 0
+    for p in range(2):
+        envs = make(env, 6, stream_seed(configs[p].seed, "eval"), training=False)
+        obs, played = envs.reset(), {}
+        while len(played) < 6:
+            step = envs.step(agent.greedy(np.stack([obs] * 2))[p])
+            obs = step.obs
+            for i, score, length in zip(step.episode_env, step.episode_return, step.episode_length, strict=True):
+                if i not in played:
+                    played[i], lengths = score, lengths + length
+        expected.append([played[i] for i in range(6)])
+    steps = []
+    step_some = Envs.step_some
+    monkeypatch.setattr(Envs, "step_some", lambda *args: steps.append(len(args[1])) or step_some(*args))
+    assert evaluate(agent, configs[0], [0, 3]) == expected
+    assert sum(steps) == lengths
 
 
 def test_more_envs_take_as_many_steps_and_updates() -> None:

@@ -198,24 +198,33 @@ class Loop:
 
 def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list[list[float]]:
     """Raw scores of `config.eval_episodes` greedy episodes of each member: every env plays one, from a start that
-    depends on the member's seed only."""
+    depends on the member's seed only. What has ended is neither stepped nor computed any more."""
     all_envs = [make(config.env, config.eval_episodes, stream_seed(seed, "eval"), training=False) for seed in seeds]
     try:
         obs = [envs.reset() for envs in all_envs]
-        scores: list[dict[int, float]] = [{} for _ in seeds]
-        while any(len(played) < config.eval_episodes for played in scores):
-            actions = agent.greedy(stacked(obs))
-            for p, (envs, played) in enumerate(zip(all_envs, scores, strict=True)):
-                if len(played) == config.eval_episodes:
-                    continue
-                step = envs.step(actions[p])
-                obs[p] = step.obs
-                for env, episode_return in zip(step.episode_env, step.episode_return, strict=True):
-                    played.setdefault(int(env), float(episode_return))
-        return [[played[env] for env in range(config.eval_episodes)] for played in scores]
+        running = [list(range(config.eval_episodes)) for _ in seeds]
+        while any(running):
+            actions = agent.greedy(_padded(obs))
+            for p, envs in enumerate(all_envs):
+                if running[p]:
+                    next_obs, over = envs.step_some(running[p], envs.unpacked(actions[p, : len(running[p])]))
+                    obs[p] = next_obs[np.logical_not(over)] if any(over) else next_obs
+                    running[p] = [env for env, ended in zip(running[p], over, strict=True) if not ended]
+        return [envs.returns for envs in all_envs]
     finally:
         for envs in all_envs:
             envs.close()
+
+
+def _padded(obs: Sequence[Array]) -> Array:
+    """The members' observations (k, *obs), k differing between them, as one (P, largest k, *obs) with zeros."""
+    most = max(len(each) for each in obs)
+    if all(len(each) == most for each in obs):
+        return stacked(obs)
+    padded = np.zeros((len(obs), most, *obs[0].shape[1:]), obs[0].dtype)
+    for row, each in zip(padded, obs, strict=True):
+        row[: len(each)] = each
+    return padded
 
 
 def _episode_means(episodes: Sequence[tuple[float, int]]) -> dict[str, float]:

@@ -82,7 +82,7 @@ class Envs:
 
     def send(self, action: NDArray[Any]) -> None:
         """The first half of `step`: Atari's copies work in threads of their own until `receive` is called."""
-        for copy, past, one in zip(self._copies, self._actions, self._unpacked(action), strict=True):
+        for copy, past, one in zip(self._copies, self._actions, self.unpacked(action), strict=True):
             copy.send(one)
             past.append(one)
 
@@ -113,6 +113,25 @@ class Envs:
             *episodes,
         )
 
+    def step_some(self, copies: Sequence[int], actions: Sequence[Any]) -> tuple[NDArray[Any], list[bool]]:
+        """Act in `copies` only, k of them, and begin no new episode where one ends: the observations that follow,
+        (k, *obs_shape), and whose real episode is over. `returns` has the scores."""
+        for i, action in zip(copies, actions, strict=True):
+            self._copies[i].send(action)
+        obs = np.empty((len(copies), *self.spec.obs_shape), self.spec.obs_dtype)
+        over = []
+        for k, i in enumerate(copies):
+            outcome = self._copies[i].receive()
+            self._return[i] += outcome.score
+            obs[k] = outcome.obs
+            over.append(outcome.over)
+        return obs, over
+
+    @property
+    def returns(self) -> list[float]:
+        """The raw score of every copy since its episode began."""
+        return list(self._return)
+
     def render(self) -> NDArray[np.uint8]:
         """A picture of the first copy, (height, width, 3)."""
         return self._copies[0].render()
@@ -142,15 +161,10 @@ class Envs:
         for i in range(self.n):
             obs[i] = self._begin(i, int(arrays["episode"][i]))
         ends = np.cumsum(arrays["count"])
-        self._actions = [self._unpacked(a) for a in np.split(arrays["action"], ends[:-1])]
+        self._actions = [self.unpacked(a) for a in np.split(arrays["action"], ends[:-1])]
         for t in range(max(map(len, self._actions))):
             busy = [i for i in range(self.n) if t < len(self._actions[i])]
-            for i in busy:
-                self._copies[i].send(self._actions[i][t])
-            for i in busy:
-                outcome = self._copies[i].receive()
-                self._return[i] += outcome.score
-                obs[i] = outcome.obs
+            obs[busy], _ = self.step_some(busy, [self._actions[i][t] for i in busy])
         if not np.array_equal(obs, arrays["obs"]):
             raise EnvFault(f"env {self.spec.env!r} did not come back to its saved state: it is not deterministic")
         self._obs = obs
@@ -184,6 +198,6 @@ class Envs:
     def _empty_obs(self) -> NDArray[Any]:
         return np.empty((self.n, *self.spec.obs_shape), self.spec.obs_dtype)
 
-    def _unpacked(self, action: NDArray[Any]) -> list[Any]:
+    def unpacked(self, action: NDArray[Any]) -> list[Any]:
         """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""
         return action.tolist() if self.spec.n_actions is not None else list(np.array(action, np.float32))
