@@ -35,7 +35,7 @@ SWEEP = SweepConfig(
 
 
 def sweep(root: Path) -> None:
-    options = SweepOptions(workers=2, checkpoint_every=70)
+    options = SweepOptions(workers=2, members=1, checkpoint_every=70)
     run_sweep(expand(SWEEP), root, options, LocalExecutor(2, start_method="fork"))
 
 

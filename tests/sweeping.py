@@ -14,7 +14,7 @@ from bsrs.store.names import folder_name
 from bsrs.sweep.plan import expand, run_options
 from bsrs.sweep.tasks import Ended, Task, work
 
-OPTIONS = SweepOptions(workers=2, checkpoint_every=60, tensorboard=False)
+OPTIONS = SweepOptions(workers=2, members=1, checkpoint_every=60, tensorboard=False)
 
 
 def small_sweep(**changes: Any) -> SweepConfig:
@@ -62,8 +62,8 @@ class Notes:
     def run_ended(self, status: RunStatus) -> None:
         self.ended.append(status)
 
-    def said(self, message: str) -> None:
-        self.messages.append(message)
+    def message(self, text: str) -> None:
+        self.messages.append(text)
 
     def tick(self) -> None: ...
 

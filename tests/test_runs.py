@@ -18,8 +18,8 @@ from bsrs.store.lock import Lock
 from bsrs.store.names import folder_name
 from bsrs.store.table import connect, read_records, read_runs
 from bsrs.store.trackers import open_trackers
+from bsrs.sweep.conduct import sweep_folder
 from bsrs.sweep.plan import expand
-from bsrs.sweep.schedule import sweep_folder
 from sweeping import begin, finished, small_sweep
 
 SWEEP = small_sweep()

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from bsrs.cli import main
-from bsrs.config.sweep import SweepOptions
+from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.errors import BadInput
 from bsrs.store.names import folder_name
+from bsrs.sweep import measure
 from bsrs.sweep.conduct import run_sweep
-from bsrs.sweep.estimate import estimate, gradient_steps, replay_bytes
-from bsrs.sweep.plan import SCALES, expand, preset_names, read_sweep, tasks_left
+from bsrs.sweep.plan import SCALES, describe, expand, members, preset_names, read_sweep, tasks_left
+from bsrs.sweep.tasks import work
 from sweeping import OPTIONS, HereExecutor, begin, finished, metrics, small_sweep
 
 
@@ -83,13 +84,70 @@ def test_scales_are_named(tmp_path: Path) -> None:
         read_sweep("paper-pendulums", "smoke", {})
 
 
-def test_estimates() -> None:
-    dqn = expand(small_sweep(fields={"steps": 1_000, "learning_starts": 200, "train_freq": 4, "gradient_steps": 2}))[0]
-    assert gradient_steps(dqn) == 400  # type: ignore[arg-type]
+def test_the_estimate_counts_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = expand(small_sweep(eta=(0.0, 0.5, 1.0)))
+    tables = expand(read_sweep("paper-tabular", "smoke", {}))
+    measured = []
+    monkeypatch.setattr(measure, "step_seconds", lambda task, seconds: measured.append(task) or 0.01)
+    assert measure.core_seconds(tasks_left([*sweep, *tables], tmp_path, OPTIONS)) == pytest.approx(3 * 300 * 0.01)
+    assert len(measured) == 1  # runs that look alike are measured once
+    begin(sweep[0], tmp_path, step=150)  # its checkpoint is of step 120
+    assert measure.core_seconds(tasks_left(sweep, tmp_path, OPTIONS)) == pytest.approx((180 + 600) * 0.01)
+
+
+def test_the_measurement_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bsrs.agents.dqn import DQNAgent
+
+    updated = []
+    real = DQNAgent.update
+    monkeypatch.setattr(DQNAgent, "update", lambda self, step: updated.append(step) or real(self, step))
+    task = tasks_left(expand(small_sweep(fields={"learning_starts": 10_000, "steps": 20_000})), tmp_path, OPTIONS)[0]
+    assert measure.step_seconds(task, 0.0) > 0
+    assert max(updated) >= 2 * measure.WARM_UP
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_of_the_replay() -> None:
     td3 = expand(small_sweep(env=("Pendulum-v1",), algorithm="td3", fields={"steps": 1_000, "buffer_size": 500}))[0]
-    assert gradient_steps(td3) == 950  # type: ignore[arg-type]
-    assert replay_bytes(td3) == 500 * (2 * 3 * 4 + 4 + 8)
-    assert estimate([dqn, dqn], Path("nowhere")).core_seconds == 2 * estimate([dqn], Path("nowhere")).core_seconds
+    assert measure.replay_bytes(td3) == 500 * (2 * 3 * 4 + 4 + 8)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "runs", "workers", "expected"),
+    [
+        ("dqn", "CartPole-v1", 20, 2, 10),  # a population for each worker
+        ("dqn", "CartPole-v1", 40, 2, 10),  # two for each, not three for one of them
+        ("dqn", "CartPole-v1", 5, 8, 1),  # a core for each run
+        ("dqn", "PongNoFrameskip-v4", 20, 2, 1),  # one run keeps a core busy
+        ("td3", "Pendulum-v1", 20, 2, 4),
+        ("tabular", "paper", 20, 2, 1),
+    ],
+)
+def test_populations_are_as_large_as_pays(algorithm: str, env: str, runs: int, workers: int, expected: int) -> None:
+    config = expand(SweepConfig(algorithm=algorithm, env=(env,)))[0]
+    assert members(config, runs, SweepOptions(workers=workers)) == expected
+    assert members(config, runs, SweepOptions(workers=workers, members=7)) == 7
+    assert members(config, runs, SweepOptions(executor="ray")) == 1
+
+
+def test_populations_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = expand(SweepConfig(algorithm="dqn", env=("CartPole-v1",)))[0]
+    two_workers_of_three = 2 * (measure.PROCESS_BYTES + 3.5 * measure.replay_bytes(config)) / 0.8
+    monkeypatch.setattr("bsrs.sweep.plan.machine_bytes", lambda: two_workers_of_three)
+    assert members(config, 60, SweepOptions(workers=2)) == 3
+    monkeypatch.setattr("bsrs.sweep.plan.machine_bytes", lambda: 0.0)
+    assert members(config, 60, SweepOptions(workers=2)) == 1
+
+
+def test_an_interrupted_sweep_keeps_its_populations(tmp_path: Path) -> None:
+    configs = expand(small_sweep(eta=(0.0, 0.5, 1.0), seeds=2))
+    options = SweepOptions(workers=2, tensorboard=False)
+    first, second = tasks_left(configs, tmp_path, options)
+    assert describe([first, second], options) == (
+        "6 runs to train in 2 populations of up to 3 members, 2 local workers"
+    )
+    assert work(first).how == "done"
+    assert tasks_left(configs, tmp_path, options) == [second]
 
 
 def test_dry_run_prints_the_runs_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

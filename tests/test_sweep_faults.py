@@ -20,10 +20,9 @@ from bsrs.store.listing import list_runs
 from bsrs.store.lock import Busy, Lock, is_held
 from bsrs.store.names import folder_name
 from bsrs.store.table import read_records
-from bsrs.sweep.conduct import run_sweep
+from bsrs.sweep.conduct import run_sweep, run_tasks, sweep_folder
 from bsrs.sweep.executors.local import LocalExecutor
 from bsrs.sweep.plan import expand, tasks_left
-from bsrs.sweep.schedule import carry_out, sweep_folder
 from sweeping import OPTIONS, HereExecutor, Notes, begin, finished, metrics, small_sweep
 
 SWEEP = small_sweep()
@@ -129,8 +128,8 @@ class LetsGo(Notes):
         super().__init__()
         self._lock = lock
 
-    def said(self, message: str) -> None:
-        super().said(message)
+    def message(self, text: str) -> None:
+        super().message(text)
         self._lock.release()
 
 
@@ -138,7 +137,7 @@ def test_a_run_that_another_process_has_is_waited_for(tmp_path: Path) -> None:
     folder = tmp_path / folder_name(FIRST)
     folder.mkdir()
     watcher = LetsGo(Lock(folder / "lock", "the run"))
-    summary = carry_out(tasks_left(expand(SWEEP), tmp_path, OPTIONS), HereExecutor(), watcher)
+    summary = run_tasks(tasks_left(expand(SWEEP), tmp_path, OPTIONS), HereExecutor(), watcher)
     assert len(watcher.messages) == 1
     assert "waiting for it" in watcher.messages[0]
     assert len(summary.statuses) == 2
@@ -169,7 +168,7 @@ def test_a_worker_killed_by_the_system(tmp_path: Path, times: int, recovers: boo
     killer = Killer(tmp_path / folder_name(long), times)
     executor = LocalExecutor(2)
     try:
-        summary = carry_out(tasks_left([long, short], tmp_path, options), executor, killer, retries=2)
+        summary = run_tasks(tasks_left([long, short], tmp_path, options), executor, killer, retries=2)
     finally:
         executor.close()
     assert "the worker was killed" in killer.messages[0]
@@ -181,10 +180,10 @@ def test_a_worker_that_died_with_nothing_to_do_is_replaced(tmp_path: Path) -> No
     first, second = tasks_left(expand(SWEEP), tmp_path, OPTIONS)
     executor = LocalExecutor(1)
     try:
-        assert len(carry_out([first], executor, Notes()).statuses) == 1
+        assert len(run_tasks([first], executor, Notes()).statuses) == 1
         os.kill(json.loads((tmp_path / first.names[0] / "lock").read_text())["pid"], signal.SIGKILL)
         time.sleep(0.2)
-        assert len(carry_out([second], executor, Notes()).statuses) == 1
+        assert len(run_tasks([second], executor, Notes()).statuses) == 1
     finally:
         executor.close()
 

@@ -10,8 +10,8 @@ import pytest
 
 from bsrs.config.sweep import RayOptions, SweepConfig, SweepOptions
 from bsrs.store.listing import RunStatus, list_runs
+from bsrs.sweep.conduct import run_tasks
 from bsrs.sweep.plan import expand, tasks_left
-from bsrs.sweep.schedule import carry_out
 
 ray = pytest.importorskip("ray")
 
@@ -46,8 +46,8 @@ class RemovesANode:
 
     def run_ended(self, status: RunStatus) -> None: ...
 
-    def said(self, message: str) -> None:
-        self.said_so.append(message)
+    def message(self, text: str) -> None:
+        self.said_so.append(text)
 
     def tick(self) -> None:
         if not self.removed and len(list(self._runs.glob("*/checkpoint"))) >= 2:
@@ -62,7 +62,7 @@ def test_a_sweep_survives_the_loss_of_a_node(cluster: Any, tmp_path: Path) -> No
     tasks = tasks_left(expand(SWEEP), tmp_path, SweepOptions(checkpoint_every=100, tensorboard=False))
     watcher = RemovesANode(cluster, tmp_path)
     try:
-        summary = carry_out(tasks, executor, watcher)
+        summary = run_tasks(tasks, executor, watcher)
     finally:
         executor.close()
     assert watcher.removed

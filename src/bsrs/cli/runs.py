@@ -92,7 +92,7 @@ def _age(seconds: float) -> str:
 
 
 def _print_summary(found: Sequence[RunStatus], folder: Path, which: RunFilter) -> None:
-    from bsrs.sweep.schedule import planned_runs
+    from bsrs.sweep.conduct import planned_runs
 
     counts = Counter(status.state for status in found)
     words = [f"{number} {state}" for state, number in sorted(counts.items())]

@@ -18,7 +18,7 @@ from bsrs.errors import BadInput
 
 if TYPE_CHECKING:
     from bsrs.config.training import TrainingConfig
-    from bsrs.sweep.schedule import Summary
+    from bsrs.sweep.conduct import Summary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +26,9 @@ class HowToSweep(SweepOptions):
     """What every `bsrs sweep` command takes."""
 
     dry_run: bool = False
-    """Print the runs and what they will cost, and stop."""
+    """Print the runs, train for a few seconds to see what they will cost, and stop."""
     out: Path | None = None
-    """Folder of the sweep, a folder in it for each run. The same again goes on with what is there."""
+    """Folder of the sweep, with a folder in it for each run. Repeat the command to continue an unfinished sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,26 +110,25 @@ def _carry_out(sweep: SweepConfig, arguments: HowToSweep, otherwise: Path) -> No
 
 
 def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOptions) -> None:
-    import os
-
     from bsrs.store.names import folder_name
-    from bsrs.sweep.estimate import estimate
-    from bsrs.sweep.plan import tasks_left
+    from bsrs.sweep.measure import PROCESS_BYTES, core_seconds, replay_bytes
+    from bsrs.sweep.plan import describe, tasks_left
     from bsrs.sweep.view import duration
 
-    left = [config for task in tasks_left(configs, out, options) for config in task.configs]
-    to_do = {folder_name(config) for config in left}
+    tasks = tasks_left(configs, out, options)
+    left = {name for task in tasks for name in task.names}
     for config in configs:
         name = folder_name(config)
-        print(name if name in to_do else f"{name}  (done)")
-    cost = estimate(left, out, options.members)
-    workers = options.workers or len(os.sched_getaffinity(0))
-    where = f"{duration(cost.core_seconds / workers)} with {workers} workers" if options.executor == "local" else ""
+        print(name if name in left else f"{name}  (done)")
+    seconds = core_seconds(tasks)
+    memory = PROCESS_BYTES + max((sum(map(replay_bytes, task.configs)) for task in tasks), default=0.0)
+    workers = options.local_workers
+    where = f", {duration(seconds / workers)} with {workers} workers," if options.executor == "local" else ""
     print(
-        f"{len(configs)} runs, {len(configs) - len(left)} of them done; the rest takes about"
-        f" {duration(cost.core_seconds)} of one core{where and f', {where},'} and"
-        f" {cost.worker_bytes / 1e9:.1f} GB of memory per worker (within a factor of three)"
+        f"{len(configs)} runs, {len(configs) - len(left)} of them done; the rest takes about {duration(seconds)} of one"
+        f" core{where} and {memory / 1e9:.1f} GB of memory per worker, as measured just now"
     )
+    print(describe(tasks, options))
 
 
 def _told(summary: Summary, planned: int) -> str:

@@ -14,7 +14,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from bsrs.errors import BadInput, unknown
 
 PLUGINS = "BSRS_PLUGINS"
 GROUP = "bsrs.algorithms"
+Value = TypeVar("Value")
 AgentClass = TypeVar("AgentClass", bound=Callable[..., Any])
 
 
@@ -45,7 +46,9 @@ class Algorithm:
     member_fields: frozenset[str] = frozenset({"eta", "seed"})
     """The fields in which the members of one population may differ."""
     run: str = "bsrs.run:run"
-    """Carries out runs: a function of configs, folders and options."""
+    """Trains runs: a function of configs, folders and options."""
+    populations: Mapping[str, int] = field(default_factory=lambda: {"large:*": 1, "*": 16})
+    """Pattern of kind:env -> members beyond which a core does not get faster; kind is `large` for large images."""
 
     @property
     def config_class(self) -> type[TrainingConfig]:
@@ -69,10 +72,15 @@ class Algorithm:
 
     def population_key(self, config: TrainingConfig) -> tuple[Any, ...]:
         """Equal for configs that can be members of one population."""
-        return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in self.member_fields)
+        fields = [f.name for f in dataclasses.fields(config) if f.name not in self.member_fields]
+        return self.name, *(getattr(config, name) for name in fields)
 
-    def carry_out(self, *arguments: Any) -> None:
-        """Train runs in their folders."""
+    def most_members(self, kind: str, env: str) -> int:
+        """Members of a population beyond which a core does not get faster, by measurement."""
+        return _first_match(self.populations, kind, env)
+
+    def train(self, *arguments: Any) -> None:
+        """Train runs, given as configs, folders and options."""
         _load(self.run)(*arguments)
 
 
@@ -91,6 +99,7 @@ _ROWS: dict[str, Algorithm] = {
             summary="SAC: Pendulum, MuJoCo",
             config="bsrs.config.sac:SACConfig",
             agent="bsrs.agents.sac:SACAgent",
+            populations={"*": 4},
             suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
         ),
         Algorithm(
@@ -100,12 +109,14 @@ _ROWS: dict[str, Algorithm] = {
             agent=None,
             suits={"*": "exact"},
             run="bsrs.sweep.tables:solve_runs",
+            populations={"*": 1},
         ),
         Algorithm(
             name="td3",
             summary="TD3: Pendulum, MuJoCo",
             config="bsrs.config.td3:TD3Config",
             agent="bsrs.agents.td3:TD3Agent",
+            populations={"*": 4},
             suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
         ),
     )
@@ -182,8 +193,7 @@ def preset(algorithm: str, name: str, **fields: Any) -> TrainingConfig:
 
 def suitable_preset(algorithm: str, kind: str, env: str) -> str:
     """The name of the preset for an env of that kind and id."""
-    suits = find_algorithm(algorithm).suits
-    return next(name for pattern, name in suits.items() if fnmatch(f"{kind}:{env}", pattern))
+    return _first_match(find_algorithm(algorithm).suits, kind, env)
 
 
 def use_plugin(module: str) -> None:
@@ -211,6 +221,10 @@ def _import_plugins() -> None:
 
 def _differences(one: TrainingConfig, other: TrainingConfig) -> list[str]:
     return [f.name for f in dataclasses.fields(one) if getattr(one, f.name) != getattr(other, f.name, None)]
+
+
+def _first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
+    return next(value for pattern, value in table.items() if fnmatch(f"{kind}:{env}", pattern))
 
 
 def _load(what: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -92,8 +93,9 @@ class SweepOptions:
     """Processes of the local executor; 0 is one for each core."""
     threads: int = 1
     """Threads of each worker."""
-    members: int = 1
-    """Runs that one worker trains together as a population: faster on a GPU, and with small networks."""
+    members: int = 0
+    """Runs that one worker trains together as a population, which is faster with small networks and on a GPU; 0
+    chooses for the local executor as many as make a core fastest, and 1 elsewhere."""
     device: str = "cpu"
     """Where the networks live: cpu, cuda, cuda:1, ..."""
     checkpoint_every: int = 0
@@ -108,9 +110,14 @@ class SweepOptions:
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
     def __post_init__(self) -> None:
-        for name, least in (("workers", 0), ("threads", 1), ("members", 1), ("checkpoint_every", 0), ("retries", 0)):
+        for name, least in (("workers", 0), ("threads", 1), ("members", 0), ("checkpoint_every", 0), ("retries", 0)):
             if getattr(self, name) < least:
                 raise BadInput(f"{name} is {getattr(self, name)}; expected at least {least}")
+
+    @property
+    def local_workers(self) -> int:
+        """Processes of the local executor."""
+        return self.workers or len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True, kw_only=True)

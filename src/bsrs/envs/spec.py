@@ -36,6 +36,11 @@ class EnvSpec:
         return len(self.obs_shape) == 3
 
     @property
+    def is_large(self) -> bool:
+        """Whether observations are images whose arithmetic alone keeps a core busy; MinAtar's are not."""
+        return self.is_image and math.prod(self.obs_shape) > 4_000
+
+    @property
     def action_shape(self) -> tuple[int, ...]:
         """Of one action: () if discrete."""
         return () if self.action_low is None else (len(self.action_low),)

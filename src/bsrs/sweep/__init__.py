@@ -1,5 +1,6 @@
-"""Sweeps: expand a few lists into runs, carry them out anywhere, and go on after any interruption.
+"""Sweeps: a few lists become runs, which are trained anywhere and continue after any interruption.
 
-`plan` says which runs there are, `tasks` what one worker does, `executors` where the workers are, and `schedule`
-keeps them busy. All of them know how a run is going from its folder alone: nothing else has to survive.
+The walk: `plan.expand` (which runs there are), `plan.tasks_left` (which are left, in populations), `conduct.run_sweep`
+(keeps the workers of an executor busy), `tasks.work` (what a worker does), `bsrs.run.run` (training). Each of them
+knows how a run is going from its folder alone: nothing else has to survive.
 """

@@ -1,29 +1,164 @@
-"""A sweep from its configs to its end: the folder, the tasks, the workers and the view put together."""
+"""A sweep from its configs to its end: its folder, and workers that are kept busy until every run has a result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from bsrs import __version__
 from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.store.files import DiskFull, read_json, write_json
+from bsrs.store.listing import RunStatus, run_status
+from bsrs.store.lock import Lock, is_held
 from bsrs.store.names import folder_name
 from bsrs.sweep.executors import Executor, make_executor
-from bsrs.sweep.plan import tasks_left
-from bsrs.sweep.schedule import Summary, carry_out, sweep_folder
-from bsrs.sweep.view import watch
+from bsrs.sweep.plan import describe, tasks_left
+from bsrs.sweep.tasks import Ended, Task
+from bsrs.sweep.view import show_sweep
+
+FORMAT = 1
+# How long to wait before asking again for a run that another process has.
+BUSY_S = 2.0
+
+
+class Watcher(Protocol):
+    """Who watches a sweep."""
+
+    def run_ended(self, status: RunStatus) -> None:
+        """A run has its result."""
+
+    def message(self, text: str) -> None:
+        """Something happened that is worth a line."""
+
+    def tick(self) -> None:
+        """Called about once a second."""
+
+
+@dataclass
+class Summary:
+    """How a sweep ended."""
+
+    statuses: list[RunStatus] = field(default_factory=list)
+    """Of the runs that ended now."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Run -> why it has no result."""
 
 
 def run_sweep(
     configs: Sequence[TrainingConfig], root: Path, options: SweepOptions, executor: Executor | None = None
 ) -> Summary:
-    """Train what has not ended yet. Kill it at any time and call it again: it goes on."""
+    """Train what has not ended yet. Kill it at any time and call it again: it continues."""
     with sweep_folder(root, [folder_name(config) for config in configs]):
         tasks = tasks_left(configs, root, options)
-        left = [config for task in tasks for config in task.configs]
         executor = executor or make_executor(options, root)
         try:
-            with watch(root, left, len(configs)) as watcher:
-                return carry_out(tasks, executor, watcher, retries=options.retries)
+            with show_sweep(root, [config for task in tasks for config in task.configs], len(configs)) as watcher:
+                watcher.message(describe(tasks, options))
+                return run_tasks(tasks, executor, watcher, retries=options.retries)
         finally:
             executor.close()
+
+
+@contextmanager
+def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
+    """The sweep's folder, held by this process; it remembers the names of all runs that were ever planned in it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the folder {root} cannot be made: {error.strerror}") from None
+    if (root / "config.json").exists():
+        raise BadInput(f"{root} is the folder of a run; expected a folder for a sweep")
+    lock = Lock(root / "sweep.lock", f"the sweep {root}")
+    try:
+        planned = planned_runs(root)
+        if set(names) - set(planned):
+            runs = list(dict.fromkeys([*planned, *names]))
+            write_json(root / "sweep.json", {"format": FORMAT, "version": __version__, "runs": runs})
+        yield
+    finally:
+        lock.release()
+
+
+def planned_runs(root: Path) -> list[str]:
+    """The names of the runs that were planned in a sweep's folder."""
+    path = root / "sweep.json"
+    if not path.exists():
+        return []
+    content = read_json(path)
+    if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
+        raise BadInput(f"{path} has format {content.get('format')!r}; this version of bsrs reads up to {FORMAT}")
+    return list(content["runs"])
+
+
+def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: Watcher, *, retries: int = 2) -> Summary:
+    """Until every run has ended. A run whose worker died is tried again, from its checkpoint."""
+    schedule = _Schedule(watcher, retries)
+    executor.submit(tasks)
+    submitted = len(tasks)
+    while submitted or schedule.waiting:
+        due = schedule.due()
+        executor.submit(due)
+        submitted += len(due)
+        for ended in executor.wait(1.0):
+            submitted -= 1
+            schedule.handle(ended)
+        watcher.tick()
+    return schedule.summary
+
+
+class _Schedule:
+    """What to do about each task that ended."""
+
+    def __init__(self, watcher: Watcher, retries: int) -> None:
+        self.watcher, self.retries = watcher, retries
+        self.summary = Summary()
+        self.waiting: list[tuple[float, Task]] = []
+        """Tasks to be submitted again, and not before when."""
+        self._losses: Counter[tuple[str, ...]] = Counter()
+        self._seen_busy: set[tuple[str, ...]] = set()
+
+    def due(self) -> list[Task]:
+        """The tasks whose time has come and whose runs no other process has; they are not waiting any more."""
+        now = time.monotonic()
+        due = [pair for pair in self.waiting if pair[0] <= now and not _is_held(pair[1])]
+        self.waiting = [pair for pair in self.waiting if pair not in due]
+        return [task for _, task in due]
+
+    def handle(self, ended: Ended) -> None:
+        task = ended.task
+        if ended.how == "done":
+            self._record(task)
+        elif ended.how == "full":
+            raise DiskFull(ended.why)
+        elif ended.how == "busy":
+            if task.names not in self._seen_busy:
+                self.watcher.message(f"{ended.why}: waiting for it")
+                self._seen_busy.add(task.names)
+            self.waiting.append((time.monotonic() + BUSY_S, task))
+        elif len(task.configs) > 1:
+            self.watcher.message(f"{ended.why}: its {len(task.configs)} runs are tried one by one")
+            self.waiting += [(0.0, single) for single in task.split()]
+        elif ended.how == "lost" and self._losses[task.names] < self.retries:
+            self._losses[task.names] += 1
+            self.watcher.message(f"{task.names[0]}: {ended.why}; it is tried again")
+            self.waiting.append((0.0, task))
+        else:
+            self.summary.problems[task.names[0]] = ended.why
+            self.watcher.message(f"{task.names[0]}: {ended.why}")
+
+    def _record(self, task: Task) -> None:
+        for name in task.names:
+            status = run_status(task.root / name)
+            self.summary.statuses.append(status)
+            self.watcher.run_ended(status)
+
+
+def _is_held(task: Task) -> bool:
+    return any(is_held(task.root / name / "lock") for name in task.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -19,6 +20,7 @@ from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown
 from bsrs.store.names import folder_name
 from bsrs.store.read import checkpoint_step, has_ended
+from bsrs.sweep.measure import PROCESS_BYTES, machine_bytes, replay_bytes
 from bsrs.sweep.tasks import Task
 
 SCALES = ("smoke", "laptop", "paper")
@@ -97,10 +99,47 @@ def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str,
 
 
 def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> list[Task]:
-    """A task for each portion of the runs that have not ended."""
-    left = [config for config in configs if _is_left(root / folder_name(config))]
-    portions = _populations(left, root, options.members) if options.members > 1 else [(config,) for config in left]
+    """The runs that have not ended, as populations of those that can be members of one agent and are equally far.
+
+    How many there are in each depends on the whole sweep, so that an interrupted one is divided in the same way.
+    """
+    alike: dict[Any, list[TrainingConfig]] = {}
+    for config in configs:
+        if _is_left(root / folder_name(config)):
+            key = find_algorithm(config.algorithm).population_key(config)
+            alike.setdefault((key, checkpoint_step(root / folder_name(config))), []).append(config)
+    sizes = [members(group[0], len(configs), options) for group in alike.values()]
+    portions = [
+        tuple(group[first : first + size])
+        for group, size in zip(alike.values(), sizes, strict=True)
+        for first in range(0, len(group), size)
+    ]
+    order = {config: number for number, config in enumerate(configs)}
+    portions.sort(key=lambda portion: order[portion[0]])
     return [Task(root, portion, run_options(portion[0], options)) for portion in portions]
+
+
+def members(config: TrainingConfig, runs: int, options: SweepOptions) -> int:
+    """How many runs a population should have, of a sweep of so many: as many as make a core fastest, in equal portions
+    for all workers, within the memory."""
+    if options.members or options.executor != "local":
+        return options.members or 1
+    row = find_algorithm(config.algorithm)
+    spec = spec_of(config.env) if row.agent else None
+    most = row.most_members(spec.kind if spec and not spec.is_large else "large", config.env)
+    memory = 0.8 * machine_bytes() / options.local_workers - PROCESS_BYTES
+    most = max(1, min(most, int(memory // max(replay_bytes(config), 1))))
+    rounds = math.ceil(runs / (options.local_workers * most))
+    return math.ceil(runs / (options.local_workers * rounds))
+
+
+def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
+    """The plan in a sentence."""
+    runs = sum(len(task.configs) for task in tasks)
+    largest = max((len(task.configs) for task in tasks), default=0)
+    how = f" in {len(tasks)} populations of up to {largest} members" if largest > 1 else ""
+    where = f"{options.local_workers} local workers" if options.executor == "local" else options.executor
+    return f"{runs} runs to train{how}, {where}" if runs else "every run is done"
 
 
 def _is_left(folder: Path) -> bool:
@@ -108,19 +147,6 @@ def _is_left(folder: Path) -> bool:
         return not has_ended(folder)
     except BadInput:
         return True  # damaged: the worker will say so
-
-
-def _populations(configs: Sequence[TrainingConfig], root: Path, members: int) -> list[tuple[TrainingConfig, ...]]:
-    """Runs that can be members of one agent and have come equally far, up to `members` of them at a time."""
-    alike: dict[tuple[Any, ...], list[TrainingConfig]] = {}
-    for config in configs:
-        key = (
-            config.algorithm,
-            find_algorithm(config.algorithm).population_key(config),
-            checkpoint_step(root / folder_name(config)),
-        )
-        alike.setdefault(key, []).append(config)
-    return [tuple(group[i : i + members]) for group in alike.values() for i in range(0, len(group), members)]
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:

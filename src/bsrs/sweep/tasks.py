@@ -1,4 +1,4 @@
-"""What a worker does, wherever it is: one portion of a sweep's runs, in their folders."""
+"""What a worker does, wherever it is: train one portion of a sweep's runs, in their folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from bsrs.config.algorithms import find_algorithm
+from bsrs.config.algorithms import Algorithm, find_algorithm
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
@@ -28,6 +28,10 @@ class Task:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(folder_name(config) for config in self.configs)
+
+    @property
+    def row(self) -> Algorithm:
+        return find_algorithm(self.configs[0].algorithm)
 
     def split(self) -> list[Task]:
         """A task for each of the runs."""
@@ -82,4 +86,4 @@ def _train(task: Task) -> None:
 
 def _run(configs: Sequence[TrainingConfig], task: Task) -> None:
     folders = [task.root / folder_name(config) for config in configs]
-    find_algorithm(configs[0].algorithm).carry_out(configs, folders, task.options)
+    task.row.train(configs, folders, task.options)

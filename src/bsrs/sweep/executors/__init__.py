@@ -38,7 +38,7 @@ def make_executor(options: SweepOptions, root: Path) -> Executor:
         return SlurmExecutor(options.slurm, root, options.threads)
     from bsrs.sweep.executors.local import LocalExecutor
 
-    return LocalExecutor(options.workers, options.threads)
+    return LocalExecutor(options.local_workers, options.threads)
 
 
 __all__ = ["Executor", "make_executor"]
