@@ -136,7 +136,9 @@ def _template(name: str) -> Any:
 def _interval_text(value: Sequence[float | None] | None, percent: bool = False) -> str:
     if value is None:
         return "–"
-    estimate, low, high = (None if x is None else f"{x:+.0%}" if percent else f"{x:,.4g}" for x in value)
+    estimate, low, high = (
+        None if x is None else f"{round(x, 2) + 0.0:+.0%}" if percent else f"{x:,.4g}" for x in value
+    )
     return f"{estimate} [{low}, {high}]" if low and high else f"{estimate or '∞'}"
 
 
