@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -45,6 +46,19 @@ def test_the_readmes_first_code_block(tmp_path: Path) -> None:
     assert code is not None
     assert "bsrs.sb3.shape(" in code.group(1)
     run("-c", code.group(1).replace("total_timesteps=20_000", "total_timesteps=1_200"), cwd=tmp_path)
+
+
+def test_the_notebook_goes_from_runs_to_a_figure(tmp_path: Path) -> None:
+    """Its code cells, one after the other, in a folder that has the repository's results where the notebook looks."""
+    pytest.importorskip("pandas")
+    notebook = json.loads((ROOT / "examples" / "own_figure.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    prelude = "import matplotlib; matplotlib.use('Agg')"
+    printed = run("-c", "\n".join([prelude, *cells, "print(intervals)"]), cwd=tmp_path / "examples")
+    assert (tmp_path / "examples" / "own-figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "10.0: " in printed
 
 
 def test_every_example_is_tested() -> None:
