@@ -1,9 +1,7 @@
-"""Shape, unshape, save, load, continue; the algorithms that are not known; and that it learns."""
+"""Shape and unshape, by the line or the callback; the algorithms that are not known; and that it learns."""
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -11,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import ARS
-from stable_baselines3 import DQN, SAC
+from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.dqn.policies import DQNPolicy
 
-from bsrs import Linear, PerState, RandomDynamic, Static
+from bsrs import Static
 from bsrs.errors import BadInput
-from bsrs.sb3 import ShapeCallback, load, shape, unshape
-from sb3_twins import SMALL, build, filled, parameters
+from bsrs.sb3 import ShapeCallback, shape, unshape
+from sb3_twins import SMALL, build, filled
 
 
 def rewards(model: Any) -> torch.Tensor:
@@ -49,98 +47,6 @@ def test_unshape_gives_the_plain_model_back() -> None:
     assert torch.equal(rewards(model), plain)
     with pytest.raises(BadInput, match="not shaped"):
         unshape(model)
-
-
-def test_a_saved_model_loads_with_stable_baselines3_alone(tmp_path: Path) -> None:
-    model = shape(build("sb3 SAC"), eta=2.0).learn(100)
-    model.save(tmp_path / "model.zip")
-    plain = SAC.load(tmp_path / "model.zip", env=gym.make("MountainCarContinuous-v0"))
-    assert (type(plain), type(plain.replay_buffer)) == (SAC, ReplayBuffer)
-    for loaded, saved in zip(parameters(plain), parameters(model), strict=True):
-        np.testing.assert_array_equal(loaded, saved)
-    plain.learn(100)
-
-
-def test_a_saved_buffer_is_a_plain_one_and_loading_one_does_not_end_the_shaping(tmp_path: Path) -> None:
-    model = shape(filled("sb3 DQN"), eta=2.0)
-    before = rewards(model)
-    model.save_replay_buffer(tmp_path / "buffer.pkl")
-    with open(tmp_path / "buffer.pkl", "rb") as file:
-        buffer = pickle.load(file)
-    assert type(buffer) is ReplayBuffer
-    assert "shaper" not in vars(buffer)
-    model.load_replay_buffer(tmp_path / "buffer.pkl")
-    assert torch.equal(rewards(model), before)
-
-
-@pytest.mark.parametrize("name", ["sb3 DQN", "sb3 SAC"])
-def test_save_load_continue(name: str, tmp_path: Path) -> None:
-    """A loaded model continues exactly as the saved one would have."""
-    model = shape(filled(name), eta=Linear(2.0, 0.0, 500), terminal="keep", network="target")
-    model.learn(100, reset_num_timesteps=False)
-    model.save(tmp_path / "model.zip")
-    model.save_replay_buffer(tmp_path / "buffer.pkl")
-    continued = []
-    for _ in range(2):
-        loaded = load(tmp_path / "model.zip", type(model).__base__, env=model.get_env())
-        assert loaded.bsrs_shaping == model.bsrs_shaping
-        loaded.load_replay_buffer(tmp_path / "buffer.pkl")
-        loaded.set_random_seed(1)
-        loaded.learn(100, reset_num_timesteps=False)
-        continued.append(parameters(loaded))
-    for once, again in zip(*continued, strict=True):
-        np.testing.assert_array_equal(once, again)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"eta": 0.7},
-        {"eta": "piecewise:0=1.0,50=2.0"},
-        {"eta": 1.0, "potential": RandomDynamic(seed=3, period=2)},
-        {"eta": 2.0, "network": "target", "terminal": "keep", "seed": 9},
-    ],
-)
-def test_load_restores_the_shaping(arguments: dict[str, Any], tmp_path: Path) -> None:
-    model = shape(filled("sb3 DQN"), **arguments)
-    model.save(tmp_path / "model.zip")
-    model.save_replay_buffer(tmp_path / "buffer.pkl")
-    loaded = load(tmp_path / "model.zip", DQN)
-    loaded.load_replay_buffer(tmp_path / "buffer.pkl")
-    assert torch.equal(rewards(loaded), rewards(model))
-
-
-def test_tables_are_stored(tmp_path: Path) -> None:
-    model = DQN("MlpPolicy", "FrozenLake-v1", **SMALL).learn(60)
-    shape(model, PerState(np.linspace(0, 1, 16)), potential=Static(np.arange(16.0)))
-    before = rewards(model)
-    model.save(tmp_path / "model.zip")
-    model.save_replay_buffer(tmp_path / "buffer.pkl")
-    loaded = load(tmp_path / "model.zip", DQN)
-    loaded.load_replay_buffer(tmp_path / "buffer.pkl")
-    assert torch.equal(rewards(loaded), before)
-
-
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("eta", PerState(lambda obs: obs[:, 0])),
-        ("potential", Static(lambda obs: obs[:, 0])),
-        ("value_fn", lambda model, obs: obs[:, 0]),
-    ],
-)
-def test_functions_are_not_stored_and_must_be_given_again(name: str, function: Any, tmp_path: Path) -> None:
-    model = shape(filled("sb3 DQN"), **{name: function})
-    model.save(tmp_path / "model.zip")
-    with pytest.raises(BadInput, match=f"pass {name}=... to load again"):
-        load(tmp_path / "model.zip", DQN)
-    assert load(tmp_path / "model.zip", DQN, **{name: function}).bsrs_shaping == model.bsrs_shaping
-
-
-def test_load_of_a_model_that_was_never_shaped(tmp_path: Path) -> None:
-    build("sb3 DQN").save(tmp_path / "model.zip")
-    with pytest.raises(BadInput, match="was not shaped"):
-        load(tmp_path / "model.zip", DQN)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -223,6 +129,30 @@ def test_the_callback_shapes_when_training_starts_and_only_once() -> None:
     assert type(model) is DQN
     for _ in range(2):
         model.learn(40, callback=callback, reset_num_timesteps=False)
-    assert model.bsrs_shaping["terminal"] == "keep"
+    assert model.bsrs_shaping.terminal == "keep"
     unshape(model)
     assert type(model) is DQN
+    model.learn(40, callback=callback, reset_num_timesteps=False)
+    assert model.bsrs_shaping.terminal == "keep"  # not silently plain
+
+
+def test_another_callback_in_a_second_learn_continues_or_shapes_anew() -> None:
+    def potential(obs: Any) -> Any:
+        return obs[:, 0]
+
+    model = filled("sb3 DQN").learn(20, callback=ShapeCallback(potential=Static(potential)), reset_num_timesteps=False)
+    shaper = model.replay_buffer.shaper
+    model.learn(20, callback=ShapeCallback(potential=Static(potential)), reset_num_timesteps=False)
+    assert model.replay_buffer.shaper is shaper  # with what it remembers
+    for changes in ({"potential": Static(lambda obs: obs[:, 1])}, {"eta": 0.5}, {"eta": "linear:0:1:100"}):
+        model.learn(20, callback=ShapeCallback(**changes), reset_num_timesteps=False)
+        assert model.replay_buffer.shaper is not shaper
+        shaper = model.replay_buffer.shaper
+    assert model.bsrs_shaping.eta == "linear:0:1:100"
+
+
+def test_a_callback_with_wrong_arguments_says_so_before_anything_is_built() -> None:
+    with pytest.raises(BadInput, match="unknown terminal"):
+        ShapeCallback(terminal="none")
+    with pytest.raises(TypeError, match="network_name"):
+        ShapeCallback(network_name="target")

@@ -10,13 +10,15 @@ import pytest
 import torch
 from gymnasium import spaces
 from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from bsrs import PerState, Static
 from bsrs.errors import BadInput
 from bsrs.sb3 import load, shape, unshape
+from bsrs.shaping import Seen, ShapeScale
 
 ETA, GAMMA = 0.5, 0.9
 
@@ -144,7 +146,8 @@ def test_it_runs_with_dict_observations_normalisation_and_action_masks() -> None
 def test_save_load_unshape(tmp_path: Any) -> None:
     model = shape(build(PPO, "CartPole-v1", 32), eta=ETA).learn(64)
     model.save(tmp_path / "ppo.zip")
-    assert type(PPO.load(tmp_path / "ppo.zip")) is PPO
+    with pytest.warns(UserWarning, match="unshaped rewards"):
+        assert type(PPO.load(tmp_path / "ppo.zip")) is PPO
     loaded = load(tmp_path / "ppo.zip", PPO, env=gym.make("CartPole-v1"))
     assert loaded.bsrs_shaping == model.bsrs_shaping
     assert type(unshape(loaded.learn(64))) is PPO
@@ -153,5 +156,82 @@ def test_save_load_unshape(tmp_path: Any) -> None:
 def test_what_on_policy_algorithms_cannot_do() -> None:
     with pytest.raises(BadInput, match="PPO has no target network"):
         shape(PPO("MlpPolicy", "CartPole-v1", device="cpu"), network="target")
-    with pytest.raises(BadInput, match="does not know where RecurrentPPO keeps its value"):
-        shape(RecurrentPPO("MlpLstmPolicy", "CartPole-v1", device="cpu"), eta=1.0)
+
+
+class LongWalk(Walk):
+    """The same, but the episode ends at 4, first by a time limit and then truly."""
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, reward, *_ = super().step(action)
+        ended = self.x == 4
+        return obs, reward, ended and self.episode % 2 == 0, ended and self.episode % 2 == 1, {}
+
+
+@pytest.mark.parametrize("policy", [{}, {"enable_critic_lstm": False, "shared_lstm": True}])
+def test_recurrent_ppo_is_shaped_by_values_that_remember_the_episode(policy: dict[str, Any]) -> None:
+    kwargs = {"policy_kwargs": {"lstm_hidden_size": 8, "n_lstm_layers": 2, **policy}}
+    envs = DummyVecEnv([Walk, LongWalk])
+    model = shape(
+        RecurrentPPO("MlpLstmPolicy", envs, n_steps=9, batch_size=9, gamma=GAMMA, seed=0, device="cpu", **kwargs), ETA
+    )
+    expected = np.stack([by_hand(model, length, first_is_true) for length, first_is_true in ((3, True), (4, False))], 1)
+    kept = Rewards(model)
+    model.learn(18)
+    np.testing.assert_allclose(kept.rewards, expected, rtol=1e-5, atol=1e-6)
+
+
+def by_hand(model: Any, length: int, first_is_true: bool) -> list[float]:
+    """Nine shaped rewards of a walk, its observations given one by one to the LSTM."""
+
+    def value(x: int, states: Any) -> float:
+        with torch.no_grad():
+            return float(model.policy.predict_values(torch.tensor([[float(x)]]), states.vf, torch.zeros(1)))
+
+    def after(x: int, states: Any) -> Any:
+        with torch.no_grad():
+            return model.policy.forward(torch.tensor([[float(x)]]), states, torch.zeros(1))[3]
+
+    none = torch.zeros(2, 1, 8)
+    rewards: list[float] = []
+    for episode in range(3):
+        states, is_true = RNNStates((none, none), (none, none)), (episode % 2 == 0) == first_is_true
+        for x in range(length):
+            v, states = value(x, states), after(x, states)
+            next_v, ended = value(x + 1, states), x + 1 == length
+            bootstrapped = GAMMA * next_v if ended and not is_true else 0.0  # by SB3
+            rewards.append(1 + bootstrapped + ETA * (GAMMA * next_v * (not (ended and is_true)) - v))
+    return rewards[:9]
+
+
+def test_recurrent_ppo_at_eta_zero_is_the_plain_model_and_is_loaded_shaped(tmp_path: Any) -> None:
+    def model() -> Any:
+        return RecurrentPPO("MlpLstmPolicy", "CartPole-v1", n_steps=32, batch_size=32, seed=0, device="cpu")
+
+    plain, off, on = model().learn(64), shape(model(), 0.0).learn(64), shape(model(), ETA).learn(64)
+    weights = [each.policy.state_dict() for each in (plain, off, on)]
+    assert all(torch.equal(weights[1][name], weights[0][name]) for name in weights[0])
+    assert any(not torch.equal(weights[2][name], weights[0][name]) for name in weights[0])
+    on.save(tmp_path / "model.zip")
+    assert load(tmp_path / "model.zip", RecurrentPPO).bsrs_shaping == on.bsrs_shaping
+
+
+def test_an_eta_that_learns_sees_the_envs_own_rewards_once_per_rollout() -> None:
+    class Noted(ShapeScale):
+        depends_on_state = False
+        update_every = 1
+
+        def init(self) -> dict[str, Any]:
+            return {"rewards": [], "terminated": [], "steps": []}
+
+        def at(self, memory: dict[str, Any], step: int, state: Any = None) -> float:
+            return ETA
+
+        def update(self, memory: dict[str, Any], seen: Seen) -> dict[str, Any]:
+            new = {"rewards": seen.reward.tolist(), "terminated": seen.terminated.tolist(), "steps": [seen.step]}
+            return {name: memory[name] + new[name] for name in memory}
+
+    model = shape(build(PPO, Walk(), 8, gamma=GAMMA), Noted()).learn(16)
+    memory = model.rollout_buffer.shaper.state()["scale"]["memory"]
+    assert memory["rewards"] == [1.0] * 16  # at the time limits SB3 has added gamma * V(s')
+    assert memory["terminated"] == [x % 6 == 2 for x in range(16)]
+    assert memory["steps"] == [8, 16]

@@ -23,7 +23,7 @@ from bsrs import Cosine, Linear, PerState, Piecewise, RandomDynamic, Static, sha
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3 import shape
-from bsrs.sb3.values import SB3_READERS, reader_for
+from bsrs.sb3.values import _flat_layers, reader_for
 from sb3_twins import SMALL, filled, max_q
 
 
@@ -220,7 +220,7 @@ def test_random_potentials_are_redrawn_over_time_from_their_seed() -> None:
 
 
 @pytest.mark.parametrize("eta", [2.0, 0.0])
-def test_the_models_own_logger_shows_mean_size_and_potential(eta: float, tmp_path: Path) -> None:
+def test_the_models_own_logger_shows_eta_mean_size_and_potential(eta: float, tmp_path: Path) -> None:
     model = shape(filled("sb3 DQN"), eta=eta)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(200, log_interval=1, reset_num_timesteps=False)
@@ -228,6 +228,7 @@ def test_the_models_own_logger_shows_mean_size_and_potential(eta: float, tmp_pat
     with open(tmp_path / "progress.csv") as file:
         last = list(csv.DictReader(file))[-1]
     mean, size, potential = (float(last[f"shaping/{key}"]) for key in ("mean", "abs", "potential"))
+    assert float(last["shaping/eta"]) == eta
     if eta == 0.0:
         assert (mean, size, potential) == (0.0, 0.0, 0.0)
     else:
@@ -286,13 +287,19 @@ def test_random_potentials_refuse_dict_observations() -> None:
 @pytest.mark.parametrize("algorithm", [DQN, TD3, DDPG])
 def test_the_short_way_is_the_models_own_forward_pass(algorithm: Any, layers: dict[str, Any], network: str) -> None:
     model = algorithm("MlpPolicy", "CartPole-v1" if algorithm is DQN else "Pendulum-v1", policy_kwargs=layers)
-    reader = SB3_READERS[algorithm.__name__]
-    assert reader_for(model, network) is reader.read_flat
+    suffix = "" if network == "online" else "_target"
     obs = torch.randn(9, *model.observation_space.shape)
     before = obs.clone()
     with torch.no_grad():
-        values = [read(model, obs, network, stream(0, "unused")) for read in (reader.read, reader.read_flat)]
-    assert torch.equal(*values)
+        if algorithm is DQN:
+            q_net = getattr(model, f"q_net{suffix}")
+            expected, networks = q_net(obs).amax(dim=1), [q_net]
+        else:
+            actor, critic = getattr(model, f"actor{suffix}"), getattr(model, f"critic{suffix}")
+            expected, networks = torch.cat(critic(obs, actor(obs)), dim=1).amin(dim=1), [actor, critic]
+        assert all(_flat_layers(each) is not None for each in networks)
+        value = reader_for(model, network)(model, obs, network, stream(0, "unused"))
+    assert torch.equal(value, expected)
     assert torch.equal(obs, before)
 
 
@@ -308,7 +315,7 @@ def test_a_network_that_is_not_plain_goes_the_long_way() -> None:
     model = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": WithDropout}, **SMALL)
     model.policy.set_training_mode(True)
     read, obs = reader_for(model, "online"), torch.randn(9, 4)
-    assert read is SB3_READERS["DQN"].read
+    assert _flat_layers(model.q_net) is None
     with torch.no_grad():
         assert torch.equal(
             read(model, obs, "online", stream(0, "unused")), read(model, obs, "online", stream(0, "unused"))

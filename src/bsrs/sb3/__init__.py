@@ -1,7 +1,7 @@
 """The adapter: one line on top of Stable-Baselines3, sb3-contrib and SBX, `model = bsrs.sb3.shape(model, eta=2.0)`.
 
 Read `attach` first (the line itself), then `replay` (what happens to a sampled batch), `shaper` and `values` (where
-each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` loads a shaped model.
+each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` is what a model's file holds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ try:
 except ImportError:
     raise MissingExtra("bsrs.sb3", "sb3") from None
 
-from bsrs.sb3.attach import shape, unshape
-from bsrs.sb3.callback import ShapeCallback
-from bsrs.sb3.saving import load
+from bsrs.sb3.attach import ShapeCallback, load, shape, unshape
 
 __all__ = ["ShapeCallback", "load", "shape", "unshape"]

@@ -6,8 +6,21 @@ delegated, and giving it its own class again undoes it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
+
+
+def subclass_maker(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`make(plain)` is called once per class; `ShapedDQN` tells a reader of a traceback more than our class's name."""
+
+    @functools.cache
+    def made(plain: Any) -> Any:
+        subclass = make(plain)
+        subclass.__name__ = subclass.__qualname__ = f"Shaped{plain.__name__}"
+        return subclass
+
+    return made
 
 
 def become(thing: Any, make_subclass: Callable[[Any], Any]) -> None:
@@ -20,13 +33,7 @@ def become_plain(thing: Any) -> None:
     thing.__class__ = type(thing).__base__
 
 
-def named_after(subclass: Any, plain: Any) -> Any:
-    """`ShapedDQN` tells a reader of a traceback more than the name of our class."""
-    subclass.__name__ = subclass.__qualname__ = f"Shaped{plain.__name__}"
-    return subclass
-
-
 def reduce_as_plain(buffer: Any, protocol: Any) -> Any:
     """How a shaped buffer is saved and copied: as a plain one, which SB3 alone can load and which holds no model."""
-    state = {name: part for name, part in buffer.__getstate__().items() if name != "shaper"}
+    state = {name: part for name, part in buffer.__getstate__().items() if name not in ("shaper", "steps")}
     return object.__new__, (type(buffer).__base__,), state

@@ -2,69 +2,61 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from bsrs.sb3.classes import become, named_after, reduce_as_plain
-from bsrs.sb3.shaper import Shaped, Shaper, Transitions
-from bsrs.sb3.values import Observations
+from bsrs.sb3.classes import become, reduce_as_plain, subclass_maker
+from bsrs.sb3.saving import describe
+from bsrs.sb3.shaper import ModelShaper, Transitions
+from bsrs.sb3.values import map_obs
 
 # Batches up to this size are evaluated at s and s' together: the calls take longer than the arithmetic.
 JOINED_UP_TO = 128
 
 
-def shape_samples(shaper: Shaper, samples: Any) -> Any:
+def shape_samples(shaper: ModelShaper, samples: Any) -> Any:
     """What a replay buffer sampled, with shaped rewards; `samples` is left as it is."""
-    eta = shaper.eta()
-    if eta == 0:  # nothing to compute: bit for bit the plain algorithm
+    if not shaper.is_active():
         return samples
     discounts = getattr(samples, "discounts", None)  # gamma^n of an n-step buffer; older SB3 does not know them
-    if shaper.plain and eta is not None and discounts is None:
-        return _shape_plainly(shaper, samples, eta)
+    gamma = shaper.model.gamma if discounts is None else discounts.reshape(-1)
+    # All (B, 1). The buffer leaves time limits out of `dones`, unless it was told to count them.
     value, next_value = _values(shaper, samples)
-    batch = Transitions(
-        obs=samples.observations,
-        next_obs=samples.next_observations,
-        reward=samples.rewards.reshape(-1),
-        value=value.reshape(-1),
-        next_value=next_value.reshape(-1),
-        terminated=samples.dones.reshape(-1),  # without time limits, unless the buffer was told to count them
-        gamma=shaper.model.gamma if discounts is None else discounts.reshape(-1),
-    )
-    return samples._replace(rewards=shaper.shaped_reward(batch).reshape(-1, 1))
+    obs = samples.observations, samples.next_observations
+    batch = Transitions(*obs, samples.rewards, value, next_value, samples.dones, gamma)
+    if shaper.plain and discounts is None:
+        return samples._replace(rewards=_shape_plainly(shaper, batch))
+    return samples._replace(rewards=shaper.shaped_reward(batch.flat()).reshape(-1, 1))
 
 
-def _shape_plainly(shaper: Shaper, samples: Any, eta: float) -> Any:
-    """`bsrs.shaped_reward` by three calls of PyTorch: beside a small network every call counts."""
-    value, next_value = _values(shaper, samples)
-    reward, scale = samples.rewards, eta * shaper.model.gamma
+def _shape_plainly(shaper: ModelShaper, batch: Transitions) -> torch.Tensor:
+    """Fast path: `bsrs.shaped_reward` by three calls of PyTorch, because beside a small network every call counts.
+
+    `test_in_few_operations_it_is_the_same_line` holds it equal to the one formula.
+    """
+    eta = shaper.eta()
     if shaper.settings.terminal == "zero":
-        shaped = torch.addcmul(reward, next_value, torch.rsub(samples.dones, 1), value=scale)
+        shaped = torch.addcmul(
+            batch.reward, batch.next_value, torch.rsub(batch.terminated, 1), value=eta * shaper.model.gamma
+        )
     else:
-        shaped = torch.add(reward, next_value, alpha=scale)
-    shaped.add_(value, alpha=-eta)
-    shaper.last = Shaped(samples.observations, value, reward, shaped)
-    return samples._replace(rewards=shaped)
+        shaped = torch.add(batch.reward, batch.next_value, alpha=eta * shaper.model.gamma)
+    shaped.add_(batch.value, alpha=-eta)
+    shaper.update(batch, shaped)
+    return shaped
 
 
-def _values(shaper: Shaper, samples: Any) -> Sequence[torch.Tensor]:
+def _values(shaper: ModelShaper, samples: Any) -> Sequence[torch.Tensor]:
     """V at both ends, (B, 1) each."""
     obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
     if size > JOINED_UP_TO:
         return [shaper.value(part, size).view(size, 1) for part in (obs, next_obs)]
-    return shaper.value(_join(obs, next_obs), 2 * size).view(2, size, 1).unbind()
+    return shaper.value(map_obs(lambda *both: torch.cat(both), obs, next_obs), 2 * size).view(2, size, 1).unbind()
 
 
-def _join(obs: Observations, next_obs: Observations) -> Observations:
-    if isinstance(obs, dict):
-        return {key: torch.cat((part, next_obs[key])) for key, part in obs.items()}
-    return torch.cat((obs, next_obs))
-
-
-@functools.cache
+@subclass_maker
 def shaped_replay(plain: Any) -> Any:
     """The class of a replay buffer whose `sample` is shaped by its `shaper`."""
 
@@ -74,10 +66,10 @@ def shaped_replay(plain: Any) -> Any:
         def sample(self, *args: Any, **kwargs: Any) -> Any:
             return shape_samples(self.shaper, super().sample(*args, **kwargs))
 
-    return named_after(ShapedReplay, plain)
+    return ShapedReplay
 
 
-@functools.cache
+@subclass_maker
 def shaped_off_policy(plain: Any) -> Any:
     """The class of a model whose replay buffer is shaped, whichever buffer it is given.
 
@@ -95,9 +87,13 @@ def shaped_off_policy(plain: Any) -> Any:
             buffer.shaper = self.replay_buffer.shaper
             self.__dict__["replay_buffer"] = buffer
 
+        def save(self, *args: Any, **kwargs: Any) -> None:
+            self.bsrs_shaping = describe(self.replay_buffer.shaper)
+            super().save(*args, **kwargs)
+
         def dump_logs(self) -> None:
             """Logging waits until the logger writes: for every batch it would cost as much as the shaping."""
             self.replay_buffer.shaper.log()
             super().dump_logs()
 
-    return named_after(ShapedOffPolicy, plain)
+    return ShapedOffPolicy

@@ -10,26 +10,25 @@ This is an extension: the paper tests off-policy algorithms only.
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
-from bsrs.sb3.classes import named_after, reduce_as_plain
-from bsrs.sb3.shaper import Shaper, Transitions
-from bsrs.sb3.values import Observations
+from bsrs.sb3.classes import reduce_as_plain, subclass_maker
+from bsrs.sb3.saving import describe
+from bsrs.sb3.shaper import ModelShaper, Transitions
+from bsrs.sb3.values import Observations, map_obs
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Where one step of the vector env led: the last observation of an episode where one ended."""
 
     next_obs: Any  # an array (N, ...), or a dict of arrays
-    terminated: np.ndarray  # (N,)
-    truncated: np.ndarray  # (N,)
+    reward: np.ndarray  # (N,), as are the others
+    terminated: np.ndarray
+    truncated: np.ndarray
 
 
 class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
@@ -44,83 +43,68 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
 
     def step_wait(self) -> Any:
         obs, rewards, dones, infos = self.venv.step_wait()
-        next_obs = {key: part.copy() for key, part in obs.items()} if isinstance(obs, dict) else obs.copy()
+        next_obs = map_obs(np.copy, obs)
         for index in dones.nonzero()[0]:
-            _set(next_obs, index, infos[index]["terminal_observation"])
+            last = infos[index]["terminal_observation"]
+            map_obs(lambda part, end, at=index: np.copyto(part[at : at + 1], end), next_obs, last)
         time_limit: np.ndarray = np.array([info.get("TimeLimit.truncated", False) for info in infos])
-        self.steps.append(Step(next_obs, dones & ~time_limit, dones & time_limit))
+        self.steps.append(Step(next_obs, rewards.copy(), dones & ~time_limit, dones & time_limit))
         return obs, rewards, dones, infos
 
 
-def shape_rollout(shaper: Shaper, buffer: Any, steps: list[Step], last_values: torch.Tensor) -> np.ndarray:
+def shape_rollout(shaper: ModelShaper, buffer: Any, steps: list[Step], last_values: torch.Tensor) -> np.ndarray:
     """The shaped rewards of a rollout of T steps in N envs, (T, N). `last_values` is V after the last step."""
-    if shaper.eta() == 0:  # nothing to compute: bit for bit the plain algorithm
+    if not shaper.is_active():
         return np.asarray(buffer.rewards)
-    obs, next_obs = _flat(buffer.observations), _flat(_stack([step.next_obs for step in steps]))  # (T * N, ...)
-    terminated = np.concatenate([step.terminated for step in steps])  # (T * N,)
-    truncated = np.concatenate([step.truncated for step in steps])  # (T * N,)
+    # From here on every tensor is (T * N, ...).
+    obs = map_obs(_flat, buffer.observations)
+    next_obs = map_obs(lambda *parts: _flat(np.stack(parts)), *[step.next_obs for step in steps])
+    env_reward, terminated, truncated = (_flat(np.stack(parts)) for parts in list(zip(*steps, strict=True))[1:])
     if shaper.settings.value_fn is None:
-        value, next_value = _values_at_collection(shaper, buffer, last_values, next_obs, terminated | truncated)
+        value = _flat(buffer.values)
+        next_value = torch.cat((value[last_values.numel() :], last_values.cpu().flatten()))
+        # Where an episode ended, the value that follows in the buffer is that of another episode.
+        ended = terminated | truncated
+        next_value[ended] = _value_where(ended, next_obs, shaper, buffer)
     else:
-        everywhere = np.ones_like(terminated)
-        value, next_value = (_value_where(everywhere, part, shaper) for part in (obs, next_obs))
-    batch = Transitions(
-        obs=obs,
-        next_obs=next_obs,
-        reward=torch.from_numpy(buffer.rewards).flatten(),
-        value=value,
-        next_value=next_value,
-        terminated=torch.from_numpy(terminated),
-        gamma=shaper.model.gamma,
-    )
+        everywhere = torch.ones_like(terminated)
+        value, next_value = (_value_where(everywhere, part, shaper, buffer) for part in (obs, next_obs))
+    reward, gamma = _flat(buffer.rewards), shaper.model.gamma
+    batch = Transitions(obs, next_obs, reward, value, next_value, terminated, gamma, env_reward)
     return np.asarray(shaper.shaped_reward(batch).reshape(buffer.rewards.shape))
 
 
-def _values_at_collection(
-    shaper: Shaper, buffer: Any, last_values: torch.Tensor, next_obs: Observations, ended: np.ndarray
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """V(s) and V(s'), (T * N,) each, as the policy saw them while it collected."""
-    value = torch.from_numpy(buffer.values)  # (T, N)
-    next_value = torch.cat((value[1:], last_values.cpu().reshape(1, -1))).flatten()
-    # Where an episode ended, the value that follows in the buffer is that of another episode.
-    next_value[ended] = _value_where(ended, next_obs, shaper)
-    return value.flatten(), next_value
+def _flat(array: np.ndarray) -> torch.Tensor:
+    """(T, N, ...) as a tensor of (T * N, ...)."""
+    return torch.from_numpy(array).flatten(end_dim=1)
 
 
-def _value_where(mask: np.ndarray, obs: Observations, shaper: Shaper) -> torch.Tensor:
-    """V of the states that `mask` picks."""
-    count = int(mask.sum())
-    return shaper.value(_pick(obs, mask, shaper.model.device), count).cpu() if count else torch.zeros(0)
+def _value_where(mask: torch.Tensor, obs: Observations, shaper: ModelShaper, buffer: Any) -> torch.Tensor:
+    """V of the states that `mask` picks, on the CPU."""
+    count, device = int(mask.sum()), shaper.model.device
+    if count == 0:
+        return torch.zeros(0)
+    picked = map_obs(lambda part: part[mask].to(device), obs)
+    return shaper.value(picked, count, *_lstm_states(shaper.model, buffer, mask)).cpu()
 
 
-def _set(obs: Any, index: int, value: Any) -> None:
-    if isinstance(obs, dict):
-        for key, part in obs.items():
-            part[index] = value[key]
-    else:
-        obs[index] = value
+def _lstm_states(model: Any, buffer: Any, mask: torch.Tensor) -> tuple[Any, ...]:
+    """RecurrentPPO: the critic's LSTM states after the steps that `mask` picks, and that no episode starts there.
+
+    The buffer holds the states before each step, so those after it are the next step's, and the model's at the end.
+    """
+    last = vars(model).get("_last_lstm_states")
+    if last is None:
+        return ()
+    states = []
+    for before, after_all in zip((buffer.hidden_states_vf, buffer.cell_states_vf), last.vf, strict=True):
+        after = torch.cat((torch.from_numpy(before[1:]), after_all.detach().cpu()[None]))  # (T, layers, N, hidden)
+        picked = after.transpose(1, 2).flatten(end_dim=1)[mask]  # (picked, layers, hidden)
+        states.append(picked.transpose(0, 1).contiguous().to(model.device))
+    return tuple(states), torch.zeros(int(mask.sum()), device=model.device)
 
 
-def _stack(steps: list[Any]) -> Any:
-    if isinstance(steps[0], dict):
-        return {key: np.stack([step[key] for step in steps]) for key in steps[0]}
-    return np.stack(steps)
-
-
-def _flat(obs: Any) -> Observations:
-    """Arrays of (T, N, ...) as tensors of (T * N, ...)."""
-    if isinstance(obs, dict):
-        return {key: _flat(part) for key, part in obs.items()}
-    return torch.from_numpy(obs).flatten(end_dim=1)
-
-
-def _pick(obs: Observations, mask: np.ndarray, device: torch.device) -> Observations:
-    if isinstance(obs, dict):
-        return {key: _pick(part, mask, device) for key, part in obs.items()}
-    return obs[mask].to(device)
-
-
-@functools.cache
+@subclass_maker
 def shaped_rollout(plain: Any) -> Any:
     """The class of a rollout buffer that shapes its rewards before it computes advantages."""
 
@@ -131,10 +115,10 @@ def shaped_rollout(plain: Any) -> Any:
             self.rewards = shape_rollout(self.shaper, self, self.steps, last_values)
             super().compute_returns_and_advantage(last_values, dones)
 
-    return named_after(ShapedRollout, plain)
+    return ShapedRollout
 
 
-@functools.cache
+@subclass_maker
 def shaped_on_policy(plain: Any) -> Any:
     """The class of a model that notes the ends of episodes for its shaped rollout buffer."""
 
@@ -146,4 +130,8 @@ def shaped_on_policy(plain: Any) -> Any:
             rollout_buffer.shaper.log()
             return complete
 
-    return named_after(ShapedOnPolicy, plain)
+        def save(self, *args: Any, **kwargs: Any) -> None:
+            self.bsrs_shaping = describe(self.rollout_buffer.shaper)
+            super().save(*args, **kwargs)
+
+    return ShapedOnPolicy

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
 from bsrs.sb3.values import Observations, reader_for
-from bsrs.shaping import Array, Bootstrapped, PerState, RandomDynamic, Shaping, Static, as_scale
+from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaper, Shaping, as_scale
 
 # (model, a batch of observations) -> one value per observation
 ValueFunction = Callable[[Any, Any], Any]
@@ -21,22 +21,18 @@ ValueFunction = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """What `shape` was asked for."""
+    """What `shape` was asked for: its arguments."""
 
-    shaping: Shaping
+    eta: Any
+    potential: Potential | None = None
     network: str = "online"
     terminal: str = "zero"
     value_fn: ValueFunction | None = None
-    seed: int = 0
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.terminal not in ("zero", "keep"):
             raise unknown("terminal", self.terminal, ["zero", "keep"])
-
-    @property
-    def needs_value(self) -> bool:
-        """Whether the potential depends on the agent's estimate, or the networks can be left alone."""
-        return not isinstance(self.shaping.potential, (Static, RandomDynamic))
 
 
 class Transitions(NamedTuple):
@@ -49,56 +45,57 @@ class Transitions(NamedTuple):
     next_value: torch.Tensor
     terminated: torch.Tensor
     gamma: torch.Tensor | float
+    env_reward: torch.Tensor | None = None
+    """Where SB3 has added something to `reward`."""
+
+    def flat(self) -> Transitions:
+        """With (B,) for (B, 1)."""
+        numbers = {name: getattr(self, name).reshape(-1) for name in ("reward", "value", "next_value", "terminated")}
+        return self._replace(**numbers)
 
 
-class Shaped(NamedTuple):
-    """What became of a batch; all but the observations are of shape (B,) or (B, 1)."""
-
-    obs: Observations
-    value: torch.Tensor
-    reward: torch.Tensor
-    shaped: torch.Tensor
-
-
-class Shaper:
-    """Shapes the rewards of one model."""
+class ModelShaper:
+    """The one `bsrs.shaping.Shaper` at work on a model: reads its V, shapes its batches, shows them to the scale."""
 
     def __init__(self, model: Any, settings: Settings) -> None:
-        self.model = model
-        self.settings = settings
-        random = isinstance(settings.shaping.potential, RandomDynamic)
-        if random and isinstance(model.observation_space, spaces.Dict):
+        self.model, self.settings = model, settings
+        scale, potential = as_scale(settings.eta), settings.potential or Bootstrapped()
+        self._shaper = Shaper([Shaping(scale, potential)])
+        if isinstance(potential, RandomDynamic) and isinstance(model.observation_space, spaces.Dict):
             raise BadInput("a random potential needs observations in one array; this model's are in a dict")
-        if settings.value_fn is None and settings.needs_value:
+        if settings.value_fn is None and self._shaper.needs_value:
             self._read = reader_for(model, settings.network)
-        self._scale = as_scale(settings.shaping.eta)
-        bootstrapped = isinstance(settings.shaping.potential, Bootstrapped) and settings.value_fn is None
-        self.plain = bootstrapped and self.eta() is not None
+        self.plain = type(potential) is Bootstrapped and settings.value_fn is None and not scale.depends_on_state
         """Whether V and one number are all there is: no function of the user's sees the tensors."""
-        # A continued run draws on, it does not repeat the draws of its beginning.
-        self._rng = stream(settings.seed, "sb3 potential", model.num_timesteps)
-        self.last: Shaped | None = None  # for the logger
+        seed = (model.seed or 0) if settings.seed is None else settings.seed
+        self._rng = stream(seed, "sb3 potential", model.num_timesteps)
+        self._last: tuple[Transitions, torch.Tensor] | None = None  # and its shaped rewards, for the logger
+        self.eta()
 
-    def eta(self) -> float | None:
-        """The shape-scale now, where it is one number; None where it depends on the state."""
-        eta = None if isinstance(self._scale, PerState) else self._scale(self.model.num_timesteps)
-        return eta if isinstance(eta, (int, float)) else None
+    def is_active(self) -> bool:
+        """Whether there is anything to do: at eta = 0 the model is the plain one bit for bit."""
+        return self._shaper.is_active(self.model.num_timesteps)
 
-    def value(self, obs: Observations, count: int) -> torch.Tensor:
-        """V of `count` states by the current networks, (count,); zeros where the potential does not ask for it."""
-        if self.plain:  # inference mode is faster, but what the user's own functions get must be ordinary tensors
-            with torch.inference_mode():
-                return self._read(self.model, obs, self.settings.network, self._rng)
-        if not self.settings.needs_value:
+    def eta(self) -> float:
+        """The eta in force; its mean over the last batch where it depends on the state."""
+        try:
+            return self._shaper.in_force(self.model.num_timesteps)[0]
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+            raise BadInput(f"eta is {self.settings.eta!r}; expected one number at every step ({error})") from None
+
+    def value(self, obs: Observations, count: int, *lstm_states: Any) -> torch.Tensor:
+        """V of `count` states by the current networks, (count,); zeros where nothing asks for it."""
+        if not self._shaper.needs_value:
             return torch.zeros(count, device=self.model.device)
-        with torch.no_grad():
+        # Inference mode is faster, but what the user's own functions get must be ordinary tensors.
+        with torch.inference_mode() if self.plain and not self._shaper.learns else torch.no_grad():
             if self.settings.value_fn is None:
-                return self._read(self.model, obs, self.settings.network, self._rng)
+                return self._read(self.model, obs, self.settings.network, self._rng, *lstm_states)
             return _as_values(self.settings.value_fn(self.model, obs), count)
 
     def shaped_reward(self, batch: Transitions) -> torch.Tensor:
-        """The shaped rewards of a batch, (B,)."""
-        shaped: torch.Tensor = self.settings.shaping(
+        """The shaped rewards of a batch, (B,), by the one formula."""
+        shaped: torch.Tensor = self._shaper(
             batch.reward,
             batch.value,
             batch.next_value,
@@ -108,21 +105,47 @@ class Shaper:
             next_state=self._state(batch.next_obs),
             step=self.model.num_timesteps,
         )
-        _check_one_per_state(shaped, batch.reward)
-        self.last = Shaped(batch.obs, batch.value, batch.reward, shaped)
+        if type(shaped) is not type(batch.reward) or shaped.shape != batch.reward.shape:
+            raise BadInput(  # (B, 1) would have become (B, B)
+                f"the shaped rewards came out as a {_kind(shaped)}: potential and eta functions must return a tensor"
+                f" with one number per state, here of shape {tuple(batch.reward.shape)}"
+            )
+        self.update(batch, shaped)
         return shaped
+
+    def update(self, batch: Transitions, shaped: torch.Tensor) -> None:
+        """Show a batch to the scale, if it learns, and keep it for the logger."""
+        self._last = batch, shaped
+        if self._shaper.learns:
+            _, _, reward, value, next_value, terminated, _, env_reward = batch.flat()
+            reward, step = reward if env_reward is None else env_reward, self.model.num_timesteps
+            self._shaper.update(reward, value, next_value, terminated=terminated, step=step, members=False)
 
     def log(self) -> None:
         """Put the last batch into the model's own logger."""
         mean, absolute, potential = 0.0, 0.0, 0.0
-        if self.last is not None and self.eta() != 0:
-            obs, value, reward, shaped = self.last
-            phi = self.settings.shaping.phi(self._state(obs), value.reshape(-1), self.model.num_timesteps)
-            bonus = shaped - reward
+        if self._last is not None and self.is_active():
+            batch, shaped = self._last
+            bonus = shaped - batch.reward
+            phi = self._shaper.phi(self._state(batch.obs), batch.value.reshape(-1), self.model.num_timesteps)
             mean, absolute, potential = (float(part.mean()) for part in (bonus, abs(bonus), phi))
-        self.model.logger.record("shaping/mean", mean)
-        self.model.logger.record("shaping/abs", absolute)
-        self.model.logger.record("shaping/potential", potential)
+        record = self.model.logger.record
+        record("shaping/eta", self.eta())
+        record("shaping/mean", mean)
+        record("shaping/abs", absolute)
+        record("shaping/potential", potential)
+
+    def state(self) -> dict[str, Any]:
+        """What a continued training needs: the state of the random stream, and what the scale remembers."""
+        return {"stream": self._rng.bit_generator.state, "scale": self._shaper.state()}
+
+    def load_state(self, state: dict[str, Any] | None, *, scale: bool) -> None:
+        """Continue from where `state` was taken, the scale only if it is the same one; older files have none."""
+        if state is not None:
+            self._rng.bit_generator.state = state["stream"]
+            if scale:
+                self._shaper.load_state(state["scale"])
+                self.eta()
 
     def _state(self, obs: Observations) -> Observations:
         """The observations as potentials and eta(s) see them: a discrete state is a number, not a row of one."""
@@ -132,16 +155,9 @@ class Shaper:
 def _as_values(values: Any, count: int) -> torch.Tensor:
     """What a `value_fn` returned, as (count,)."""
     if not isinstance(values, (torch.Tensor, np.ndarray)) or tuple(values.shape) not in ((count,), (count, 1)):
-        found = f"{type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}"
-        raise BadInput(f"value_fn returned a {found}; expected one value per observation, shape ({count},)")
+        raise BadInput(f"value_fn returned a {_kind(values)}; expected one value per observation, shape ({count},)")
     return torch.as_tensor(values).reshape(-1)
 
 
-def _check_one_per_state(shaped: Array, reward: Array) -> None:
-    """A potential or eta(s) of shape (B, 1) would broadcast to (B, B): say so instead."""
-    if type(shaped) is not type(reward) or shaped.shape != reward.shape:
-        found = f"{type(shaped).__name__} of shape {tuple(getattr(shaped, 'shape', ()))}"
-        raise BadInput(
-            f"the shaped rewards came out as a {found}: potential and eta functions must return a tensor"
-            f" with one number per state, here of shape {tuple(reward.shape)}"
-        )
+def _kind(array: Any) -> str:
+    return f"{type(array).__name__} of shape {tuple(getattr(array, 'shape', ()))}"

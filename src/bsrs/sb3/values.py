@@ -6,7 +6,7 @@ random generator for algorithms whose V is an expectation over sampled actions. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +15,24 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.policies import ContinuousCritic
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.dqn.policies import QNetwork
+from stable_baselines3.td3.policies import Actor
 from torch import nn
 from torch.nn import functional
 
 from bsrs.errors import BadInput, unknown
 
 Observations = Any  # a tensor, or a dict of tensors
-ReadValue = Callable[[Any, Observations, str, np.random.Generator], torch.Tensor]
+ReadValue = Callable[..., torch.Tensor]
+
+
+def map_obs(change: Callable[..., Any], *obs: Observations) -> Observations:
+    """`change(*obs)`, or that of each entry of observations that are dicts."""
+    if isinstance(obs[0], dict):
+        return {key: change(*(each[key] for each in obs)) for key in obs[0]}
+    return change(*obs)
 
 
 @dataclass(frozen=True)
@@ -30,8 +41,6 @@ class Reader:
 
     read: ReadValue
     networks: tuple[str, ...] = ("online", "target")
-    read_flat: ReadValue | None = None
-    """The same past SB3's preprocessing, for models in which it leaves the observations as they are."""
 
 
 def reader_for(model: Any, network: str) -> ReadValue:
@@ -43,7 +52,7 @@ def reader_for(model: Any, network: str) -> ReadValue:
         if reader is not None:
             if network not in reader.networks:
                 raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
-            return reader.read_flat if reader.read_flat and _has_flat_observations(model) else reader.read
+            return reader.read
     raise BadInput(
         f"shape does not know where {type(model).__name__} keeps its value estimate:"
         " pass value_fn, a function of (model, obs) that returns one value per observation"
@@ -61,72 +70,49 @@ def _readers(library: str) -> dict[str, Reader]:
 
 def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """DQN: `max_a Q(s, a)`."""
-    q_net = _q_net(model, network)
-    with evaluating(q_net):
-        q: torch.Tensor = q_net(obs)  # (B, A)
-    return q.amax(dim=1)
-
-
-def greedy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    return _through(_q_net(model, network).q_net, obs).amax(dim=1)
+    return forward(_part(model, "q_net", network), obs).amax(dim=1)
 
 
 def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """QR-DQN: `max_a` of the mean over quantiles."""
-    quantile_net = model.quantile_net if network == "online" else model.quantile_net_target
-    with evaluating(quantile_net):
-        quantiles: torch.Tensor = quantile_net(obs)  # (B, quantiles, A)
+    quantiles = forward(_part(model, "quantile_net", network), obs)  # (B, quantiles, A)
     return quantiles.mean(dim=1).amax(dim=1)
 
 
 def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TD3, DDPG: `min_i Q_i(s, pi(s))`."""
-    actor, critic = _actor_and_critic(model, network)
-    with evaluating(actor, critic):
-        q: torch.Tensor = torch.cat(critic(obs, actor(obs)), dim=1)  # (B, critics)
-    return q.amin(dim=1)
-
-
-def policy_value_flat(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    actor, critic = _actor_and_critic(model, network)
-    at_policy = torch.cat((obs, _through(actor.mu, obs)), dim=1)
-    q = torch.cat([_through(q_net, at_policy) for q_net in critic.q_networks], dim=1)  # (B, critics)
-    return q.amin(dim=1)
+    action = forward(_part(model, "actor", network), obs)
+    return forward(_part(model, "critic", network), obs, action).amin(dim=1)
 
 
 def soft_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """SAC, CrossQ: `min_i Q_i(s, a) - alpha log pi(a|s)` at one action drawn from the policy."""
-    critic = model.critic if network == "online" else model.critic_target
-    with evaluating(model.actor, critic), own_noise(model.device, rng):
-        action, log_prob = model.actor.action_log_prob(obs)  # (B, A), (B,)
-        q: torch.Tensor = torch.cat(critic(obs, action), dim=1)  # (B, critics)
-    entropy: torch.Tensor = -_temperature(model) * log_prob.reshape(-1)
-    return q.amin(dim=1) + entropy
+    action, entropy = _draw(model, obs, rng)
+    return forward(_part(model, "critic", network), obs, action).amin(dim=1) + entropy
 
 
 def truncated_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TQC: the mean of the pooled quantiles without the highest ones, minus `alpha log pi(a|s)`."""
-    critic = model.critic if network == "online" else model.critic_target
-    with evaluating(model.actor, critic), own_noise(model.device, rng):
-        action, log_prob = model.actor.action_log_prob(obs)  # (B, A), (B,)
-        quantiles = critic(obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
+    critic = _part(model, "critic", network)
+    action, entropy = _draw(model, obs, rng)
+    quantiles = forward(critic, obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
     kept = critic.quantiles_total - model.top_quantiles_to_drop_per_net * critic.n_critics
-    lowest: torch.Tensor = quantiles.sort(dim=1).values[:, :kept]
-    entropy: torch.Tensor = -_temperature(model) * log_prob.reshape(-1)
-    return lowest.mean(dim=1) + entropy
+    return quantiles.sort(dim=1).values[:, :kept].mean(dim=1) + entropy
 
 
-def critic_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
-    """PPO, A2C: the critic."""
-    values: torch.Tensor = model.policy.predict_values(obs)  # (B, 1)
+def critic_value(
+    model: Any, obs: Observations, network: str, rng: np.random.Generator, *lstm_states: Any
+) -> torch.Tensor:
+    """PPO, A2C: the critic; RecurrentPPO's is given the states of its LSTM and the starts of episodes as well."""
+    values: torch.Tensor = model.policy.predict_values(obs, *lstm_states)  # (B, 1)
     return values.reshape(-1)
 
 
 ONLINE_ONLY = ("online",)
 SB3_READERS = {
-    "DQN": Reader(greedy_value, read_flat=greedy_value_flat),
-    "TD3": Reader(policy_value, read_flat=policy_value_flat),
-    "DDPG": Reader(policy_value, read_flat=policy_value_flat),
+    "DQN": Reader(greedy_value),
+    "TD3": Reader(policy_value),
+    "DDPG": Reader(policy_value),
     "SAC": Reader(soft_value),
     "PPO": Reader(critic_value, ONLINE_ONLY),
     "A2C": Reader(critic_value, ONLINE_ONLY),
@@ -137,84 +123,92 @@ CONTRIB_READERS = {
     "CrossQ": Reader(soft_value, ONLINE_ONLY),
     "TRPO": Reader(critic_value, ONLINE_ONLY),
     "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
+    "RecurrentPPO": Reader(critic_value, ONLINE_ONLY),
 }
 
 
-def _q_net(model: Any, network: str) -> Any:
-    return model.q_net if network == "online" else model.q_net_target
+def _part(model: Any, name: str, network: str) -> Any:
+    return getattr(model, name if network == "online" else f"{name}_target")
 
 
-def _actor_and_critic(model: Any, network: str) -> tuple[Any, Any]:
-    return (model.actor, model.critic) if network == "online" else (model.actor_target, model.critic_target)
-
-
-def _temperature(model: Any) -> torch.Tensor:
-    """SAC's alpha, learned or fixed."""
+def _draw(model: Any, obs: Observations, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """One action per state from the policy, (B, A), and its `-alpha log pi(a|s)`, (B,)."""
+    with evaluating(model.actor), own_noise(model.device, rng):
+        action, log_prob = model.actor.action_log_prob(obs)
     fixed = model.ent_coef_optimizer is None
-    alpha: torch.Tensor = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
-    return alpha
+    alpha = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
+    return action, -alpha * log_prob.reshape(-1)
 
 
-class evaluating:
-    """Evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again.
+# --------------------------------------------------------------------------------------------------------------
+# A network's forward pass: in evaluation mode, and past SB3's preprocessing where that leaves the observations alone.
 
-    Written for speed: by `Module.train()` this would take as long as the forward pass of a small network.
+
+def forward(network: nn.Module, *inputs: Any) -> torch.Tensor:
+    """`network(*inputs)` in evaluation mode; what several critics give is joined as (B, critics).
+
+    Fast path: an MLP on flat observations is applied layer by layer, because in a small network the preprocessing and
+    the calls of its modules take a third of the time of a forward pass. A test holds it equal to the other.
     """
-
-    def __init__(self, *networks: torch.nn.Module) -> None:
-        self._networks = networks
-
-    def __enter__(self) -> None:
-        self._training: list[dict[str, Any]] = []
-        for network in self._networks:
-            for attributes in _attributes(network):
-                if attributes["training"]:
-                    attributes["training"] = False
-                    self._training.append(attributes)
-
-    def __exit__(self, *error: object) -> None:
-        for attributes in self._training:
-            attributes["training"] = True
+    layers = _flat_layers(network)
+    if layers is None:
+        with evaluating(network):
+            output = network(*inputs)
+        return torch.cat(output, dim=1) if isinstance(output, tuple) else output
+    joined = torch.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0]
+    outputs = [_through(each, joined) for each in layers]
+    return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
 
 
-# Modules for which the mode makes no difference; and those that SB3 itself defines only hold others.
-MODELESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU}
-_known: WeakKeyDictionary[torch.nn.Module, list[dict[str, Any]]] = WeakKeyDictionary()
-
-
-def _attributes(network: torch.nn.Module) -> list[dict[str, Any]]:
-    """Those of its modules for which the mode may matter, looked for once: a network that learns keeps its modules."""
-    found = _known.get(network)
-    if found is None:
-        found = _known[network] = [vars(module) for module in network.modules() if not _modeless(type(module))]
-    return found
-
-
-def _through(layers: nn.Sequential, given: torch.Tensor) -> torch.Tensor:
-    """`layers(given)` without the calls of its modules, and without new memory for what a ReLU gives."""
-    x = given
+def _through(layers: nn.Sequential, inputs: torch.Tensor) -> torch.Tensor:
+    """`layers(inputs)` without the calls of its modules, and without new memory for what a ReLU gives."""
+    x = inputs
     for layer in layers:
         if type(layer) is nn.Linear:
             x = functional.linear(x, layer.weight, layer.bias)
-        elif type(layer) is nn.ReLU and x is not given:
+        elif type(layer) is nn.ReLU and x is not inputs:
             torch.relu_(x)
         else:
             x = layer(x)
     return x
 
 
-def _has_flat_observations(model: Any) -> bool:
-    """Whether they reach the layers as they are, and the mode of none of these matters.
+# Modules for which the mode makes no difference; and those that SB3 itself defines only hold others.
+MODELESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU}
+MLPS: dict[type, Callable[[Any], Sequence[nn.Sequential]]] = {
+    QNetwork: lambda network: [network.q_net],
+    Actor: lambda network: [network.mu],
+    ContinuousCritic: lambda network: network.q_networks,
+}
+_known: WeakKeyDictionary[nn.Module, Sequence[nn.Sequential] | None] = WeakKeyDictionary()
 
-    In a small network the preprocessing and the check for modes take a third of the time of a forward pass.
+
+def _flat_layers(network: Any) -> Sequence[nn.Sequential] | None:
+    """The layers of an MLP that observations reach as they are, looked for once: a network keeps its modules."""
+    if network not in _known:
+        kinds = {type(module) for module in network.modules()}
+        modeless = all(kind in MODELESS or kind.__module__.startswith("stable_baselines3.") for kind in kinds)
+        plain = type(network) in MLPS and type(network.features_extractor) is FlattenExtractor and modeless
+        space = network.observation_space if plain else None
+        flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
+        _known[network] = MLPS[type(network)](network) if flat else None
+    return _known[network]
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again.
+
+    By `Module.train()` this would take as long as the forward pass of a small network.
     """
-    space = model.observation_space
-    flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
-    return flat and all(_modeless(type(module)) for module in model.policy.modules())
-
-
-def _modeless(kind: type) -> bool:
-    return kind in MODELESS or kind.__module__.startswith("stable_baselines3.")
+    training = [attributes for attributes in map(vars, network.modules()) if attributes["training"]]
+    for attributes in training:
+        attributes["training"] = False
+    try:
+        yield
+    finally:
+        for attributes in training:
+            attributes["training"] = True
 
 
 @contextmanager
