@@ -10,8 +10,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from bsrs.agents.dqn import Batch, DQNAgent
+from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.nature import StackedConv
+from bsrs.agents.replay import Batch
 from bsrs.config.dqn import DQNConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import PerState, Shaping, shaped_reward
@@ -262,7 +263,7 @@ def test_own_shaping_takes_the_place_of_eta() -> None:
 def test_rescaled_control_shapes_nothing() -> None:
     """Learning rate times 1+eta and reward divided by 1+eta: one step equals plain DQN set up so by hand."""
     data = draw_batch(VECTOR)
-    control = agent_with(eta=3.0, potential="rescaled", learning_rate=1e-3)
+    control = agent_with(eta=3.0, control="rescaled", learning_rate=1e-3)
     plain = agent_with(eta=0.0, learning_rate=4e-3)
     control.gradient_step(our_batch(data, 1.0), 1)
     plain.gradient_step(our_batch({**data, "reward": data["reward"] / 4}, 1.0), 1)

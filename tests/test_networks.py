@@ -131,12 +131,14 @@ def test_weights_go_to_linear_layers_and_back() -> None:
 def test_every_other_network() -> None:
     stack = StackedMLP((3, 8, 1), generators(0, 1, 2, 3))
     x = torch.randn(2, 4, 3)
-    torch.testing.assert_close(mlp(x, stack.every(2)), torch.stack([ordinary(stack, i)(x[i // 2]) for i in (0, 2)]))
+    torch.testing.assert_close(
+        mlp(x, stack.rows(slice(None, None, 2))), torch.stack([ordinary(stack, i)(x[i // 2]) for i in (0, 2)])
+    )
 
 
 def test_descend_is_pytorchs_adam() -> None:
     ours, theirs = (nn.Parameter(torch.ones(3, 2)) for _ in range(2))
-    adam, reference = Adam([ours], 1e-2), torch.optim.Adam([theirs], 1e-2)
+    adam, reference = Adam([ours], [1e-2]), torch.optim.Adam([theirs], 1e-2)
     for seed in range(5):
         gradient = torch.randn(3, 2, generator=generators(seed)[0])
         adam.descend([gradient])

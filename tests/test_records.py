@@ -23,16 +23,16 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
 
 def test_series_group_by_config_and_sort_by_eta(tmp_path: Path) -> None:
     write_sweep(tmp_path, ["CartPole-v1", "Acrobot-v1"], [2.0, 0.0], seeds=3)
-    write_sweep(tmp_path, ["CartPole-v1"], [2.0], seeds=2, potential="rescaled")
+    write_sweep(tmp_path, ["CartPole-v1"], [2.0], seeds=2, control="rescaled")
     runs, unreadable = read_runs(tmp_path)
     series = series_of(runs)
     assert not unreadable
     assert [(s.env, s.eta, s.variant, s.seeds) for s in series] == [
         ("Acrobot-v1", 0.0, "", (0, 1, 2)),
         ("Acrobot-v1", 2.0, "", (0, 1, 2)),
-        ("CartPole-v1", 0.0, "potential=bootstrapped", (0, 1, 2)),
-        ("CartPole-v1", 2.0, "potential=bootstrapped", (0, 1, 2)),
-        ("CartPole-v1", 2.0, "potential=rescaled", (0, 1)),
+        ("CartPole-v1", 0.0, "control=none", (0, 1, 2)),
+        ("CartPole-v1", 2.0, "control=none", (0, 1, 2)),
+        ("CartPole-v1", 2.0, "control=rescaled", (0, 1)),
     ]
     assert series[0].curves.shape == (3, 10)
     assert baseline_of(series[4], series) is series[2]

@@ -69,7 +69,7 @@ def key(transition) -> tuple:
 
 def drawn(replay, draws: int, rng: np.random.Generator) -> set[tuple]:
     batch = replay.sample(draws, rng)
-    return {key(transition) for transition in zip(*batch, strict=True)}
+    return {key(transition) for transition in zip(*batch.transitions, strict=True)}
 
 
 steps = st.integers(1, 3).flatmap(
@@ -133,7 +133,7 @@ def test_a_restored_replay_goes_on_as_the_first(ends, capacity, data):
 
     play(Relay(), ends)
     replay = second if cut < len(ends) else first
-    for ours, theirs in zip(replay.sample(50, stream(1, "s")), whole.sample(50, stream(1, "s")), strict=True):
+    for ours, theirs in zip(*(r.sample(50, stream(1, "s")).transitions for r in (replay, whole)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -200,7 +200,7 @@ def test_members_draw_as_each_does_alone():
     members = sample_members([replay] * 2, [stream(0, "a"), stream(0, "b")], out)
     assert members is out
     for member, name in enumerate("ab"):
-        for whole, own in zip(members, replay.sample(8, stream(0, name)), strict=True):
+        for whole, own in zip(members.transitions, replay.sample(8, stream(0, name)).transitions, strict=True):
             np.testing.assert_array_equal(whole[member], own)
 
 

@@ -160,7 +160,7 @@ def test_one_game_has_bars_but_no_median(tmp_path: Path) -> None:
     ("judge", "field", "values"),
     [
         (judge_target_ablation, "potential_network", ("online", "target")),
-        (judge_rescaling, "potential", ("bootstrapped", "rescaled")),
+        (judge_rescaling, "control", ("none", "rescaled")),
     ],
 )
 def test_variants_are_compared_at_the_same_eta_and_seed(

@@ -12,7 +12,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor, nn
 
-from bsrs.agents.actor_critic import Batch
+from bsrs.agents.replay import Batch
 from bsrs.agents.sac import SACAgent
 from bsrs.config.sac import SACConfig
 from bsrs.envs import EnvSpec

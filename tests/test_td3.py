@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from bsrs.agents.actor_critic import ActorCritic, q_values
+from bsrs.agents.actor_critic import q_values
+from bsrs.agents.replay import Batch
 from bsrs.config.algorithms import config_type, preset
 from bsrs.config.td3 import TD3Config
 from bsrs.config.training import TrainingConfig
@@ -45,11 +46,26 @@ def trained(*configs: TrainingConfig, steps: int = 200, **options: Any) -> Any:
     return agent
 
 
-def q_of(agent: ActorCritic, member: int, obs: torch.Tensor) -> torch.Tensor:
+def q_of(agent: Any, member: int, obs: torch.Tensor) -> torch.Tensor:
     """Q of a member's critics at its actor's actions for (B, O): (n, B)."""
     everyone = obs.expand(agent.members, *obs.shape)
     with torch.no_grad():
-        return q_values(agent.critics.layers, everyone, agent.mean_action(agent.actor.layers, everyone))[member]
+        action = torch.from_numpy(agent.actions.from_env(agent.greedy(everyone.numpy())))
+        return q_values(agent.critics.layers, everyone, action)[member]
+
+
+def shape(agent: Any, batch: Batch, step: int) -> torch.Tensor:
+    """The batch's rewards, shaped."""
+    return agent.population.shaper(
+        batch.reward,
+        batch.reward,
+        batch.reward,
+        gamma=agent.config.gamma,
+        terminated=batch.terminated,
+        state=batch.obs,
+        next_state=batch.next_obs,
+        step=step,
+    )
 
 
 # ---- members and seeds
@@ -99,7 +115,7 @@ def test_shaping_by_a_static_potential_of_our_own() -> None:
     constant = Shaping(2.0, Static(lambda obs: torch.full(obs.shape[:-1], 5.0)))
     agent = trained(config(), steps=20, shaping=constant)
     batch = agent.sample()
-    shaped = agent.shape(batch, batch.reward, batch.reward, step=0)
+    shaped = shape(agent, batch, step=0)
     torch.testing.assert_close(shaped, batch.reward + 2.0 * 5.0 * (agent.config.gamma - 1))
 
 
@@ -108,7 +124,7 @@ def test_eta_may_depend_on_the_state() -> None:
     agent = trained(config(), steps=20, shaping=by_angle)
     batch = agent.sample()
     expected = batch.reward + agent.config.gamma * batch.next_obs[..., 0] - batch.obs[..., 0]
-    torch.testing.assert_close(agent.shape(batch, batch.reward, batch.reward, step=0), expected)
+    torch.testing.assert_close(shape(agent, batch, step=0), expected)
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
@@ -117,7 +133,7 @@ def test_static_potential_is_that_of_the_untrained_networks(algorithm: str) -> N
     agent = trained(config(algorithm, eta=1.0, potential="static"), steps=40)
     batch = agent.sample()
     value, next_value = (q_of(untrained, 0, obs[0]).amin(dim=0)[None] for obs in (batch.obs, batch.next_obs))
-    shaped = agent.shape(batch, batch.reward, batch.reward, step=40)
+    shaped = shape(agent, batch, step=40)
     torch.testing.assert_close(shaped, batch.reward + agent.config.gamma * next_value - value)
     assert not torch.allclose(q_of(agent, 0, batch.obs[0]).amin(dim=0)[None], value)
 
@@ -125,7 +141,7 @@ def test_static_potential_is_that_of_the_untrained_networks(algorithm: str) -> N
 def test_random_potential_is_redrawn_every_period() -> None:
     agent = trained(config(eta=1.0, potential="random", random_period=100), steps=20)
     batch = agent.sample()
-    early, later, next_period = (agent.shape(batch, batch.reward, batch.reward, step=s) for s in (0, 99, 100))
+    early, later, next_period = (shape(agent, batch, step=s) for s in (0, 99, 100))
     assert torch.equal(early, later)
     assert not torch.allclose(early, next_period)
 
@@ -182,7 +198,7 @@ def test_gradient_steps_follow_the_env_steps() -> None:
 
 def test_pendulums_time_limit_bootstraps() -> None:
     agent = trained(config(learning_starts=10_000), steps=201)
-    arrays, _ = agent.replays[0].state()
+    arrays, _ = agent.population.replays[0].state()
     assert not arrays["terminated"].any()
     # The last transition of the episode leads on, not to the start of the next one.
     assert not np.allclose(arrays["next_obs"][199], arrays["obs"][200])
@@ -191,7 +207,7 @@ def test_pendulums_time_limit_bootstraps() -> None:
 
 def test_a_fall_is_an_end() -> None:
     agent = trained(config(env="Hopper-v4", learning_starts=10_000), steps=201)
-    arrays, _ = agent.replays[0].state()
+    arrays, _ = agent.population.replays[0].state()
     assert arrays["terminated"].any()
     assert arrays["action"].min() >= -1
 

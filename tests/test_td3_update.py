@@ -11,7 +11,7 @@ from stable_baselines3 import TD3
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor, nn
 
-from bsrs.agents.actor_critic import Batch
+from bsrs.agents.replay import Batch
 from bsrs.agents.td3 import TD3Agent
 from bsrs.config.td3 import TD3Config
 from bsrs.envs import EnvSpec

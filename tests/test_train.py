@@ -112,7 +112,7 @@ def test_more_envs_take_as_many_steps_and_updates() -> None:
     one, four = (DQN(small(n_envs=n, eval_every=0)).learn() for n in (1, 4))
     updates = [next(iter(learner.agent.optimizer.state.values()))["step"].item() for learner in (one, four)]
     assert updates == [88, 88]  # every 4th of 400 steps, after the first 50
-    assert len(four.agent.replays[0]) == 200
+    assert len(four.agent.population.replays[0]) == 200
 
 
 def test_a_member_learns_in_company_as_it_does_alone() -> None:

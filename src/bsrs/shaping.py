@@ -33,6 +33,7 @@ from bsrs.scales import (
     Cosine,
     Custom,
     Linear,
+    Memory,
     PerState,
     Piecewise,
     Seen,
@@ -174,7 +175,7 @@ class Shaper:
         self._memories = [scale.init() for scale in self._scales]
         self._batches = [0] * len(self._scales)
         self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
-        self._by_state = any(scale.depends_on_state for scale in self._scales)
+        self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
         self._stacked: tuple[list[Array], Array] = [], None  # the members' etas, and the array made of them last
         self._last: Array = None  # eta of the last batch, where it depends on the state
 
@@ -190,7 +191,7 @@ class Shaper:
 
     def is_active(self, step: int) -> bool:
         """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
-        if self._by_state or self.learns:
+        if self.depends_on_state or self.learns:
             return True
         return any(_nonzero(eta) for eta in self._etas(step))
 
@@ -208,13 +209,13 @@ class Shaper:
     ) -> Array:
         """The shaped reward of a batch of transitions. The states are needed only by what depends on them."""
         eta = self.eta(step, state, value)
-        self._last = eta if self._by_state else None
+        self._last = eta if self.depends_on_state else None
         return shaped_reward(
             reward,
             self.potential(state, value, step),
             self.potential(next_state, next_value, step),
             eta=eta,
-            next_eta=self.eta(step, next_state, value) if self._by_state else None,
+            next_eta=self.eta(step, next_state, value) if self.depends_on_state else None,
             gamma=gamma,
             terminated=terminated,
         )
@@ -233,7 +234,7 @@ class Shaper:
         """The members' etas, in a form that broadcasts against `like`, an array with one number per transition."""
         if len(self._scales) == 1 or self._alike:
             return self._scales[0].at(self._memories[0], step, state)
-        if self._by_state:
+        if self.depends_on_state:
             each = zip(self._scales, self._memories, state, like, strict=True)
             return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
         etas = self._etas(step)
@@ -246,7 +247,7 @@ class Shaper:
 
     def in_force(self, step: int) -> list[float]:
         """Each member's eta at `step`, for the records; its mean over the last batch where it depends on the state."""
-        if not self._by_state:
+        if not self.depends_on_state:
             return [float(eta) for eta in self._etas(step)]
         if self._last is None:
             return [math.nan] * len(self._scales)
@@ -301,6 +302,7 @@ __all__ = [
     "Cosine",
     "Custom",
     "Linear",
+    "Memory",
     "PerState",
     "Piecewise",
     "Potential",

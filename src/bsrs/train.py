@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from bsrs.agents.agent import Agent, Array, State, Transition, times_due
-from bsrs.agents.members import stacked
+from bsrs.agents.population import stacked
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.rng import stream_seed

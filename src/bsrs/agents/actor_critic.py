@@ -1,4 +1,4 @@
-"""What TD3 and SAC share: stacked critics and actors, replay, acting, and everything a checkpoint needs.
+"""What TD3 and SAC share, as functions and small parts: stacked critics, the range of actions, their potentials.
 
 Inside an agent actions span -1 to 1, in its networks and in its replay; only `act` and `greedy` speak the env's
 units. The critics of all members are one stack: networks n*p ... n*p + n-1 are member p's.
@@ -7,57 +7,23 @@ units. The critics of all members are one stack: networks n*p ... n*p + n-1 are 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents.adam import Adam
-from bsrs.agents.agent import Array, Finding, State, Transition, times_due
-from bsrs.agents.member_shaping import EachEta, EachPotential
-from bsrs.agents.members import (
-    Diagnostics,
-    adam_state,
-    generators,
-    load_adam_state,
-    load_network_state,
-    network_state,
-    stacked,
-)
+from bsrs.agents import private_torch
+from bsrs.agents.agent import Array
+from bsrs.agents.members import MEMBER_FIELDS, MemberTargets, Values, polyak_tau
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
-from bsrs.agents.replay import ArrayReplay, sample_members
-from bsrs.agents.replay import Batch as DrawnBatch
+from bsrs.agents.population import generators
+from bsrs.agents.replay import Batch
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
-from bsrs.rng import stream
-from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static, as_scale
+from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
 
-
-@dataclass(frozen=True)
-class Batch:
-    """What one gradient step learns from, as tensors with the members along the first axis."""
-
-    obs: Tensor  # (P, B, O)
-    action: Tensor  # (P, B, A), from -1 to 1
-    reward: Tensor  # (P, B)
-    next_obs: Tensor  # (P, B, O)
-    terminated: Tensor  # (P, B)
-    noise: Tensor  # (P, k, B, A): what the step needs of standard normal noise
-
-
-@dataclass(frozen=True)
-class Learner:
-    """A stack of networks, how many of them each member has, and who trains them."""
-
-    network: nn.Module
-    per_member: int
-    optimizer: Adam | None
-
-    def rows(self, member: int) -> slice:
-        return slice(member * self.per_member, (member + 1) * self.per_member)
+ACTOR_CRITIC_MEMBER_FIELDS = MEMBER_FIELDS - {"potential"}  # policy and replay take different passes
 
 
 def q_tape(critics: Layers, obs: Tensor, action: Tensor) -> Tape:
@@ -76,18 +42,28 @@ def q_values(critics: Layers, obs: Tensor, action: Tensor) -> Tensor:
     return q_tape(critics, obs, action).output.view(members, -1, rows)
 
 
-def least(q: Tensor) -> Tensor:
+def min_over_critics(q: Tensor) -> Tensor:
     """The smallest of the critics: (P, n, B) -> (P, B)."""
     return q.amin(dim=1)
 
 
-class ActorCritic(ABC):
-    """P members that differ in `eta` and `seed` only. `shaping` takes the place of what the configs say."""
+class ActionRange:
+    """The env's actions against the networks', which span -1 to 1."""
 
-    noises: int
-    """How many draws of noise for a batch of actions one gradient step needs."""
-    measures: tuple[str, ...] = ("loss", "value", "advantage", "shaping")
-    """What the records hold of each update."""
+    def __init__(self, spec: EnvSpec) -> None:
+        low, high = (np.array(bound, np.float32) for bound in require_continuous(spec))
+        self._centre, self._reach = (high + low) / 2, (high - low) / 2
+        self.size = len(low)
+
+    def to_env(self, action: Array) -> Array:
+        return action * self._reach + self._centre  # (P, n, A)
+
+    def from_env(self, action: Array) -> Array:
+        return (action - self._centre) / self._reach
+
+
+class Networks:
+    """The members' actors and critics, each drawn from its own member's streams, and the target critics."""
 
     def __init__(
         self,
@@ -95,202 +71,94 @@ class ActorCritic(ABC):
         spec: EnvSpec,
         *,
         outputs_per_action: int,
-        device: str,
-        shaping: Shaping | None,
+        device: torch.device,
     ) -> None:
-        self.members = len(configs)
-        self.device = torch.device(device)
-        self._shared = config = configs[0]
-        self._seeds = [c.seed for c in configs]
-        low, high = (np.array(bound, np.float32) for bound in require_continuous(spec))
-        self._centre, self._reach = (high + low) / 2, (high - low) / 2
-        self.n_actions, n_obs = len(low), spec.obs_shape[0]
+        hidden, n_obs = configs[0].hidden, spec.obs_shape[0]
+        n_actions = spec.action_shape[0]
+        seeds = [config.seed for config in configs]
         self.actor = StackedMLP(
-            (n_obs, *config.hidden, outputs_per_action * self.n_actions),
-            generators(self._seeds, "init", "actor"),
-            device=device,
+            (n_obs, *hidden, outputs_per_action * n_actions), generators(seeds, "init", "actor"), device=device
         )
-        of_each_critic = [g for g in generators(self._seeds, "init", "critics") for _ in range(config.n_critics)]
-        self.critics = StackedMLP((n_obs + self.n_actions, *config.hidden, 1), of_each_critic, device=device)
+        each = [g for g in generators(seeds, "init", "critics") for _ in range(configs[0].n_critics)]
+        self.critics = StackedMLP((n_obs + n_actions, *hidden, 1), each, device=device)
         self.target_critics = frozen_copy(self.critics)
-        self.actor_optimizer = self._adam(self.actor)
-        self.critic_optimizer = self._adam(self.critics)
-        self._eta = EachEta([as_scale(c.eta) for c in configs])
-        self._shaping = shaping or Shaping(self._eta, self._potential())
-        self._always_shaped = shaping is not None
-        self.replays = [ArrayReplay(spec, config.buffer_size, config.n_envs) for _ in configs]
-        self._drawn = DrawnBatch.empty(spec, len(configs), config.batch_size)
-        self._exploration = [stream(seed, "exploration") for seed in self._seeds]
-        self._batches = [stream(seed, "batches") for seed in self._seeds]
-        self._noise = [stream(seed, "noise") for seed in self._seeds]
-        self.diagnostics = Diagnostics(self.measures, self.members, config.gamma, device)
 
-    @abstractmethod
-    def gradient_step(self, batch: Batch, step: int) -> None:
-        """One update of the critics, and of the actor and the targets if they are due."""
 
-    @abstractmethod
-    def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
-        """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
+class PolyakUpdate:
+    """Moves target networks towards the online ones, each member by its own share tau."""
 
-    @abstractmethod
-    def explored_action(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The actors' actions with exploration, given standard normal noise (P, B, A)."""
+    def __init__(self, configs: Sequence[ActorCriticConfig]) -> None:
+        self._taus = [polyak_tau(config, config.tau) for config in configs]
 
-    # ---- acting
+    @torch.no_grad()
+    def __call__(self, target: nn.Module, online: nn.Module) -> None:
+        targets, sources = list(target.parameters()), list(online.parameters())
+        if len(set(self._taus)) == 1:
+            private_torch.lerp_(targets, sources, self._taus[0])
+            return
+        for weight, source in zip(targets, sources, strict=True):
+            tau = weight.new_tensor(self._taus).repeat_interleave(len(weight) // len(self._taus))
+            weight.lerp_(source, tau.view(-1, *[1] * (weight.ndim - 1)))
 
-    def act(self, obs: Array, step: int) -> Array:
-        shape = (obs.shape[1], self.n_actions)
-        if step < self._shared.learning_starts:
-            drawn = stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in self._exploration])
-            return self._in_env_units(drawn)
-        noise = stacked([rng.standard_normal(shape, np.float32) for rng in self._exploration])
-        with torch.inference_mode():
-            action = self.explored_action(self._tensor(obs), self._tensor(noise))
-        return self._in_env_units(action.cpu().numpy())
 
-    @torch.inference_mode()
-    def greedy(self, obs: Array) -> Array:
-        return self._in_env_units(self.mean_action(self.actor.layers, self._tensor(obs)).cpu().numpy())
+def potentials(
+    configs: Sequence[ActorCriticConfig], networks: Networks, mean_action: Callable[[Layers, Tensor], Tensor]
+) -> list[Potential]:
+    """Each member's potential."""
 
-    def _in_env_units(self, action: Array) -> Array:
-        return action * self._reach + self._centre  # (P, n, A)
+    def untrained(member: int, n: int) -> Static:
+        actor = frozen_copy(networks.actor).rows(slice(member, member + 1))
+        critics = frozen_copy(networks.critics).rows(slice(member * n, (member + 1) * n))
 
-    # ---- learning
+        def value(obs: Tensor) -> Tensor:
+            batch = obs.reshape(1, -1, obs.shape[-1])
+            return min_over_critics(q_values(critics, batch, mean_action(actor, batch))).reshape(obs.shape[:-1])
 
-    def observe(self, transition: Transition) -> None:
-        self.diagnostics.see_rewards(transition.reward)
-        action = (transition.action - self._centre) / self._reach
-        for member, replay in enumerate(self.replays):
-            replay.add(
-                transition.obs[member],
-                action[member],
-                transition.reward[member],
-                transition.next_obs[member],
-                transition.terminated[member],
-                transition.truncated[member],
-            )
+        return Static(value)
 
-    def update(self, step: int) -> None:
-        config = self._shared
-        if step > config.learning_starts:
-            each = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
-            for _ in range(times_due(step, config.n_envs, config.train_freq) * each):
-                self.gradient_step(self.sample(), step)
+    found: list[Potential] = []
+    for member, config in enumerate(configs):
+        if config.potential == "static":
+            found.append(untrained(member, config.n_critics))
+        elif config.potential == "random":
+            found.append(RandomDynamic(config.seed, config.random_period))
+        else:
+            found.append(Bootstrapped())
+    return found
 
-    def sample(self) -> Batch:
-        """A batch of every member's replay and its noise, drawn from the member's own streams."""
-        drawn = sample_members(self.replays, self._batches, self._drawn)
-        shape = self.noises, self._shared.batch_size, self.n_actions
-        noise = stacked([rng.standard_normal(shape, np.float32) for rng in self._noise])
-        return Batch(*(self._tensor(part) for part in (*drawn, noise)))
 
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+def policy_values(
+    td: MemberTargets, networks: Networks, batch: Batch, action: Tensor, next_action: Callable[[], Tensor]
+) -> Values:
+    """The critics at the policy's own actions at both ends, as far as any member's potential asks for them."""
+    here = here_target = there = there_target = None
+    if td.asks_online or td.asks_target:
+        obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
+        actions = torch.cat((action, next_action()), dim=1)  # (P, 2B, A)
+    if td.asks_online:
+        here, there = min_over_critics(q_values(networks.critics.layers, obs, actions)).chunk(2, dim=-1)
+    elif td.asks_split:
+        here = min_over_critics(q_values(networks.critics.layers, batch.obs, action))
+    if td.asks_target:
+        both = min_over_critics(q_values(networks.target_critics.layers, obs, actions))
+        here_target, there_target = both.chunk(2, dim=-1)
+    return Values(here, here_target, there, there_target)
 
-    def is_shaped(self, step: int) -> bool:
-        """Whether the potential matters at `step`: at eta = 0 nothing is spent on it."""
-        return self._always_shaped or self._eta.any(step)
 
-    def shape(self, batch: Batch, value: Tensor, next_value: Tensor, step: int) -> Tensor:
-        """The shaped reward. Potentials that are not the agent's own take no notice of the values."""
-        shaped: Tensor = self._shaping(
-            batch.reward,
-            value,
-            next_value,
-            gamma=self._shared.gamma,
-            terminated=batch.terminated if self._shared.terminal == "zero" else None,
-            state=batch.obs,
-            next_state=batch.next_obs,
-            step=step,
-        )
-        return shaped
-
-    @property
-    def potential_critics(self) -> Layers:
-        """The critics that the potential asks."""
-        return (self.critics if self._shared.potential_network == "online" else self.target_critics).layers
-
-    def replayed_values(self, batch: Batch, q: Tensor, next_action: Tensor, next_q: Tensor) -> tuple[Tensor, Tensor]:
-        """Q at the replayed action for s and at `next_action` for s', each (P, B), from passes that the loss needs
-        anyway where there are any: `q` of the online critics (P, n, B), `next_q` of the target critics (P, B)."""
-        if self._shared.potential != "replay":  # a potential that does not ask the critics
-            return least(q), next_q
-        if self._shared.potential_network == "online":
-            return least(q), least(q_values(self.critics.layers, batch.next_obs, next_action))
-        return least(q_values(self.target_critics.layers, batch.obs, batch.action)), next_q
-
-    def _potential(self) -> Potential:
-        if self._shared.potential == "static":
-            actor, critics = frozen_copy(self.actor).layers, frozen_copy(self.critics).layers
-            return Static(lambda obs: least(q_values(critics, obs, self.mean_action(actor, obs))))
-        if self._shared.potential == "random":
-            return EachPotential([RandomDynamic(seed, self._shared.random_period) for seed in self._seeds])
-        return Bootstrapped()
-
-    def _adam(self, network: nn.Module) -> Adam:
-        return Adam(network.parameters(), self._shared.learning_rate)
-
-    # ---- what the records and the checkpoints need
-
-    def metrics(self) -> list[dict[str, float]]:
-        return self.diagnostics.read()
-
-    def findings(self) -> list[Finding | None]:
-        return self.diagnostics.findings()
-
-    def learners(self) -> dict[str, Learner]:
-        """Every stack of networks that a checkpoint must hold, besides the actor."""
-        return {
-            "critics": Learner(self.critics, self._shared.n_critics, self.critic_optimizer),
-            "target_critics": Learner(self.target_critics, self._shared.n_critics, None),
-        }
-
-    def policy(self, member: int) -> State:
-        return network_state(self.actor, member)
-
-    def load_policy(self, member: int, state: State) -> None:
-        load_network_state(self.actor, member, state)
-
-    def state(self, member: int) -> State:
-        state = State()
-        state.add("policy", self.policy(member))
-        state.add("adam", adam_state(self.actor, member, self.actor_optimizer))
-        for name, learner in self.learners().items():
-            state.add(name, network_state(learner.network, learner.rows(member)))
-            if learner.optimizer is not None:
-                state.add(f"{name} adam", adam_state(learner.network, learner.rows(member), learner.optimizer))
-        arrays, info = self.replays[member].state()
-        state.add("replay", State(arrays=arrays, info=info))
-        for name, streams in self._streams().items():
-            state.info[name] = streams[member].bit_generator.state
-        state.info["diagnostics"] = self.diagnostics.state(member)
-        return state
-
-    def load_state(self, member: int, state: State) -> None:
-        self.load_policy(member, state.part("policy"))
-        load_adam_state(self.actor, member, self.actor_optimizer, state.part("adam"))
-        for name, learner in self.learners().items():
-            load_network_state(learner.network, learner.rows(member), state.part(name))
-            if learner.optimizer is not None:
-                adam = state.part(f"{name} adam")
-                load_adam_state(learner.network, learner.rows(member), learner.optimizer, adam)
-        replay = state.part("replay")
-        self.replays[member].load_state(replay.arrays, replay.info)
-        for name, streams in self._streams().items():
-            streams[member].bit_generator.state = state.info[name]
-        self.diagnostics.load_state(member, state.info["diagnostics"])
-
-    def _streams(self) -> dict[str, list[np.random.Generator]]:
-        return {"exploration": self._exploration, "batches": self._batches, "noise": self._noise}
+def replayed_values(
+    td: MemberTargets, networks: Networks, batch: Batch, q: Tensor, next_action: Tensor, next_q: Tensor
+) -> Values:
+    """Q at the replayed action for s and at `next_action` for s', from passes that the loss needs anyway where there
+    are any: `q` of the online critics (P, n, B), `next_q` of the target critics (P, B)."""
+    online, target = networks.critics.layers, networks.target_critics.layers
+    return Values(
+        here=min_over_critics(q),
+        here_target=min_over_critics(q_values(target, batch.obs, batch.action)) if td.asks_target else None,
+        next=min_over_critics(q_values(online, batch.next_obs, next_action)) if td.asks_online else None,
+        next_target=next_q,
+    )
 
 
 def frozen_copy(network: StackedMLP) -> StackedMLP:
     """A network of its own with the same weights, never trained by gradients."""
     return copy.deepcopy(network).requires_grad_(False)
-
-
-@torch.no_grad()
-def follow(target: nn.Module, online: nn.Module, tau: float) -> None:
-    """Move the target's weights towards the online ones by the share `tau`."""
-    torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), tau)

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from types import EllipsisType
 
 import torch
 from torch import Tensor, nn
+
+from bsrs.agents import private_torch
+
+# Where one member lives in a list of parameters: which of them, and which rows of it.
+Places = Sequence[tuple[int, int | slice | EllipsisType]]
 
 
 class Adam(torch.optim.Adam):
     """PyTorch's Adam with `descend`: the fused update for gradients at hand, and nothing around it.
 
-    The state is PyTorch's own, so that checkpoints and `step` see no difference.
+    Members may differ in their learning rates: then `places` says where each of them lives. The state is PyTorch's
+    own, so that checkpoints and `step` see no difference.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
-        super().__init__(parameters, learning_rate, fused=True)
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], learning_rates: Sequence[float], places: Sequence[Places] = ()
+    ) -> None:
+        super().__init__(parameters, learning_rates[0], fused=True)
         self._parameters: list[Tensor] = self.param_groups[0]["params"]
+        self._rates = tuple(zip(learning_rates, places, strict=True)) if len(set(learning_rates)) > 1 else ()
         self._memory: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     @torch.no_grad()
-    def descend(self, gradients: list[Tensor]) -> None:
+    def descend(self, gradients: Sequence[Tensor]) -> None:
         """One step, given the gradient of every parameter."""
         exp_avg, exp_avg_sq, steps = self._memory = self._memory or self._all_memory()
         group = self.param_groups[0]
-        beta1, beta2 = group["betas"]
-        torch._foreach_add_(steps, 1)
-        torch._fused_adam_(
-            list[Tensor](self._parameters),
-            list(gradients),
-            exp_avg,
-            exp_avg_sq,
-            [],
-            steps,
-            lr=group["lr"],
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=0.0,
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
+        lists = self._parameters, gradients, exp_avg, exp_avg_sq
+        if not self._rates:
+            private_torch.adam_(*lists, steps, learning_rate=group["lr"], betas=group["betas"], eps=group["eps"])
+        taken = [step.clone() for step in steps] if self._rates else []
+        for rate, places in self._rates:
+            member_steps = [steps[i] for i, _ in places]
+            private_torch.copy_(member_steps, [taken[i] for i, _ in places])  # shared: each member would count it up
+            one, gradient, mean, square = ([tensors[i][rows] for i, rows in places] for tensors in lists)
+            private_torch.adam_(
+                one, gradient, mean, square, member_steps, learning_rate=rate, betas=group["betas"], eps=group["eps"]
+            )
 
     def _all_memory(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """The state as lists: zeros, unless a checkpoint was loaded."""
-        for parameter in self._parameters:
-            memory = self.state[parameter]
-            if not memory:
-                memory["step"] = torch.zeros((), device=parameter.device)
-                memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        memories = [self.state[parameter] for parameter in self._parameters]
+        memories = [self.memory_of(parameter) for parameter in self._parameters]
         exp_avg, exp_avg_sq, steps = ([m[key] for m in memories] for key in ("exp_avg", "exp_avg_sq", "step"))
         return exp_avg, exp_avg_sq, steps
+
+    def memory_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        """A parameter's state, as Adam itself makes it at its first step."""
+        memory: dict[str, Tensor] = self.state[parameter]
+        if not memory:
+            memory["step"] = torch.zeros((), device=parameter.device)
+            memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        return memory

@@ -1,189 +1,172 @@
-"""What agents do member by member although their members train together: clip, watch, save and load.
+"""What each member of a population is set to do, and the TD target that follows from it.
 
-A stacked network keeps its members in one of two ways: as rows of shared tensors (`StackedMLP`) or as networks
-of their own (`StackedConv`). The functions here are the only ones that care.
+Members share their arithmetic; what differs between them (eta, the parts of BSRS they keep, their control, the network
+that the potential asks) is a number or a choice per member, (P, 1).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from types import EllipsisType
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bsrs.agents.agent import Array, Finding, State
-from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.rng import stream_seed
+from bsrs.agents import targets
+from bsrs.agents.replay import Batch
+from bsrs.config.training import OffPolicyConfig
+from bsrs.errors import BadInput
+from bsrs.shaping import Shaper, Shaping
 
-Rows = int | slice | EllipsisType
+Config = TypeVar("Config", bound=OffPolicyConfig)
 
-DEAD_NETWORK = (
-    "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
-)
+MEMBER_FIELDS = frozenset({"eta", "seed", "parts", "control", "potential", "potential_network", "learning_rate"})
+"""The config fields in which the members of one agent may differ."""
 
-
-def generators(seeds: Sequence[int], *names: str) -> list[torch.Generator]:
-    """PyTorch's form of the stream `names`, one for each member's seed."""
-    return [torch.Generator().manual_seed(stream_seed(seed, *names)) for seed in seeds]
-
-
-def stacked(arrays: Sequence[Array]) -> Array:
-    """The members' arrays along a leading axis; a view where there is one member."""
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+UNSHAPED = ("scaled", "learning-rate", "faster-target", "rescaled")
+"""Controls that change something else instead of shaping."""
 
 
-def clip_gradients(network: nn.Module, gradients: list[Tensor], max_norm: float) -> None:
-    """Scale each member's part of `gradients`, those of `network.parameters()`, to a norm of at most `max_norm`."""
-    if isinstance(network, StackedConv):
-        each = len(gradients) // len(network.members)
-        for start in range(0, len(gradients), each):
-            _clip(gradients[start : start + each], max_norm)
-    elif gradients[0].shape[0] == 1:
-        _clip(gradients, max_norm)
-    else:
-        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # (P,)
-        factor = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+def members_configs(configs: Sequence[Config], shaping: Shaping | None) -> Sequence[Config]:
+    """The members' configs; where a `shaping` is given, without what it takes the place of."""
+    if shaping is None:
+        return configs
+    return [dataclasses.replace(config, control="none", parts="cab") for config in configs]
 
 
-def _clip(gradients: list[Tensor], max_norm: float) -> None:
-    """As `torch.nn.utils.clip_grad_norm_` does."""
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1.0))
+def shaper_eta(config: OffPolicyConfig) -> float | str:
+    """eta as the shaper is given it: zero under a control that does not shape, or with no part to keep."""
+    return 0.0 if config.control in UNSHAPED or config.parts == "none" else config.eta
 
 
-def network_state(network: nn.Module, rows: int | slice) -> State:
-    """One member's weights."""
-    return State({name: parameter.detach()[where].clone() for name, parameter, where in _parameters(network, rows)})
+def learning_rate(config: OffPolicyConfig) -> float:
+    """The learning rate under the member's control."""
+    faster = config.control in ("learning-rate", "rescaled")
+    return config.learning_rate * (1 + float(config.eta)) if faster else config.learning_rate
 
 
-@torch.no_grad()
-def load_network_state(network: nn.Module, rows: int | slice, state: State) -> None:
-    """What `network_state` took out, put back."""
-    tensors = _todays(network, state.tensors)
-    for name, parameter, where in _parameters(network, rows):
-        parameter[where].copy_(tensors[name])
+def target_interval(config: OffPolicyConfig, interval: int) -> int:
+    """Steps between two updates of the target network; `faster-target` gives the slow mode the pace of shaping.
 
-
-def adam_state(network: nn.Module, rows: int | slice, optimizer: torch.optim.Adam) -> State:
-    """The optimiser's memory of one member's weights; empty before the first step."""
-    state = State()
-    for name, parameter, where in _parameters(network, rows):
-        for key, memory in optimizer.state[parameter].items():
-            state.tensors[f"{name}/{key}"] = (memory[where] if memory.ndim else memory).clone()
-    return state
-
-
-@torch.no_grad()
-def load_adam_state(network: nn.Module, rows: int | slice, optimizer: torch.optim.Adam, state: State) -> None:
-    """What `adam_state` took out, put back."""
-    if not state.tensors:
-        return
-    tensors = _todays(network, state.tensors)
-    for name, parameter, where in _parameters(network, rows):
-        memory = optimizer.state[parameter]
-        if not memory:  # as Adam itself does at its first step
-            memory["step"] = torch.zeros((), device=parameter.device if optimizer.defaults["fused"] else "cpu")
-            memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        for key, tensor in memory.items():
-            (tensor[where] if tensor.ndim else tensor).copy_(tensors[f"{name}/{key}"])
-
-
-def _todays(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Saved tensors in the layout that the network has today."""
-    return network.converted(tensors) if isinstance(network, PatchConv) else tensors
-
-
-def _parameters(network: nn.Module, rows: int | slice) -> Iterator[tuple[str, nn.Parameter, Rows]]:
-    """A member's parameters by name, and where in each of them the member lives."""
-    if isinstance(network, StackedConv):
-        assert isinstance(rows, int)
-        yield from ((name, parameter, ...) for name, parameter in network.members[rows].named_parameters())
-    else:
-        yield from ((name, parameter, rows) for name, parameter in network.named_parameters())
-
-
-class Diagnostics:
-    """Running means per member of what the updates see, and the checks that values make sense.
-
-    Sums stay on the device until they are read. The values of a sound agent lie within r_max / (1 - gamma);
-    a hundred times that is divergence. They differ between states: if they do not, the network has died, that is, all
-    units of a layer are off for whatever it is shown. `spread` is their standard deviation in the last batch.
+    In one period the slow mode shrinks by gamma, shaped by gamma / (1 + eta (1 - gamma)): plain Q-learning gets
+    there with a period shorter by the factor 1 + ln(1 + eta (1 - gamma)) / -ln gamma.
     """
+    if config.control != "faster-target" or not 0 < config.gamma < 1:
+        return interval
+    faster = 1 + math.log1p(float(config.eta) * (1 - config.gamma)) / -math.log(config.gamma)
+    return max(1, round(interval / faster)) if faster > 0 else interval
 
-    SLACK = 100.0
-    FLAT = 1e-6
 
-    def __init__(self, names: Sequence[str], members: int, gamma: float, device: torch.device | str = "cpu") -> None:
-        self.names = tuple(names)
-        self.horizon = 1 / (1 - min(gamma, 0.9999))
-        self.largest_reward = np.ones(members)
-        self._sums = torch.zeros(len(self.names), members, device=device)
-        self._count = 0
-        self._values: Tensor | None = None  # (P, B), of the last update
-        self._spread = [0.0] * members
-        self._last: list[dict[str, float]] = [{} for _ in range(members)]
+def polyak_tau(config: OffPolicyConfig, tau: float) -> float:
+    """The same for a target network that follows the online one by a share `tau`."""
+    if config.control != "faster-target":
+        return tau
+    eta = float(config.eta)
+    return min(1.0, tau * (1 + eta) / (1 + eta * (1 - config.gamma)))
 
-    def see_rewards(self, reward: Array) -> None:
-        """Learn the scale of the rewards (P, n), by which values are judged."""
-        np.maximum(self.largest_reward, np.abs(reward).max(axis=1), out=self.largest_reward)
 
-    def add(self, *values: Tensor) -> None:
-        """What one update saw, each (P, B), in the order of the names."""
-        self._sums += torch.stack(values).mean(dim=-1)
-        self._count += 1
-        self._values = values[self.names.index("value")]
+class Values(NamedTuple):
+    """V at both ends of a batch, (P, B) each, from the online and the target network; None where nobody asks."""
 
-    def read(self) -> list[dict[str, float]]:
-        """The means since the last reading; empty if there was no update."""
-        if not self._count:
-            return [{} for _ in self._last]
-        means = (self._sums / self._count).T.tolist()  # (P, names)
-        self._sums.zero_()
-        self._count = 0
-        self._last = [
-            {**dict(zip(self.names, member, strict=True)), "spread": spread}
-            for member, spread in zip(means, self._spreads(), strict=True)
-        ]
-        return self._last
+    here: Tensor | None
+    here_target: Tensor | None
+    next: Tensor | None
+    next_target: Tensor | None
 
-    def _spreads(self) -> list[float]:
-        if self._values is not None:
-            self._spread, self._values = self._values.std(dim=-1, correction=0).tolist(), None
-        return self._spread
 
-    def findings(self) -> list[Finding | None]:
-        """Per member, what is wrong with the means read last, if anything."""
-        return [self._finding(means, reward) for means, reward in zip(self._last, self.largest_reward, strict=True)]
+class MemberTargets:
+    """The TD targets of P members: plain, shaped, or some of its parts."""
 
-    def _finding(self, means: dict[str, float], reward: float) -> Finding | None:
-        if not means:
-            return None
-        for name, mean in means.items():
-            if not math.isfinite(mean):
-                return Finding(f"mean {name} is {mean}", fatal=True)
-        value, limit = means["value"], self.SLACK * reward * self.horizon
-        if abs(value) > limit:
-            return Finding(f"mean value is {value:.3g}, beyond {limit:.3g}", fatal=True)
-        if means["spread"] <= self.FLAT * max(1.0, abs(value)):
-            return Finding(DEAD_NETWORK, fatal=False)
-        return None
+    def __init__(self, configs: Sequence[OffPolicyConfig], shaper: Shaper, device: torch.device) -> None:
+        def column(numbers: Sequence[float | bool]) -> Tensor:
+            return torch.tensor(numbers, device=device).unsqueeze(1)  # (P, 1)
 
-    def state(self, member: int) -> dict[str, Any]:
-        return {
-            "sums": self._sums[:, member].tolist(),
-            "count": self._count,
-            "spread": self._spreads()[member],
-            "largest_reward": float(self.largest_reward[member]),
+        self.shaper = shaper
+        self._gamma, self._keeps_terminal = configs[0].gamma, configs[0].terminal == "keep"
+        kept = ["cb" if c.control == "exact" else "" if c.parts == "none" else c.parts for c in configs]
+        self.partial = any(parts not in ("cab", "") for parts in kept)
+        if self.partial and shaper.depends_on_state:
+            raise BadInput("eta depends on the state and some parts are left out; expected all parts or another eta")
+        self._keeps = [column([name in parts for parts in kept]) for name in "cab"]
+        networks = [config.potential_network for config in configs]
+        self.asks_online = shaper.needs_value and "online" in networks
+        self.asks_target = shaper.needs_value and "target" in networks
+        self.asks_split = shaper.needs_value and "split" in networks
+        self._network = networks[0] if len(set(networks)) == 1 else "mixed"
+        self._is = {name: column([network == name for network in networks]) for name in ("online", "target")}
+        scales = [1 / (1 + float(c.eta)) if c.control in ("scaled", "rescaled") else 1.0 for c in configs]
+        self._reward_scale = None if set(scales) == {1.0} else column(scales)
+
+    def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
+        """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
+        target = targets.td_target(self._reward(batch), bootstrap, batch.terminated, self._gamma)
+        return target, torch.zeros_like(target)
+
+    def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:
+        """The TD target and what shaping added to it, (P, B) each, or (P, n, B) where parts of n critics' `q` are left.
+
+        `bootstrap` is Vt(s') as plain learning takes it, `q` the Q(s, a) that learns: needed where `partial`.
+        """
+        reward = self._reward(batch)
+        value, next_value = self._ends(values, bootstrap)
+        if self.partial:
+            target = self._partly_shaped(batch, reward, q, value, next_value, bootstrap, step)
+            plain = targets.td_target(reward, bootstrap, batch.terminated, self._gamma)
+            added = target - (plain if q.ndim == 2 else plain.unsqueeze(1))
+        else:
+            shaped = self.shaper(
+                reward,
+                value,
+                next_value,
+                gamma=self._gamma,
+                terminated=None if self._keeps_terminal else batch.terminated,
+                state=batch.obs,
+                next_state=batch.next_obs,
+                step=step,
+            )
+            target = targets.td_target(shaped, bootstrap, batch.terminated, self._gamma)
+            added = shaped - reward
+        self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
+        return target, added
+
+    def _reward(self, batch: Batch) -> Tensor:
+        reward: Tensor = batch.reward
+        return reward if self._reward_scale is None else reward * self._reward_scale
+
+    def _partly_shaped(
+        self,
+        batch: Batch,
+        reward: Tensor,
+        q: Tensor,
+        value: Tensor,
+        next_value: Tensor,
+        bootstrap: Tensor,
+        step: int,
+    ) -> Tensor:
+        eta = torch.as_tensor(self.shaper.eta(step, batch.obs, value), device=value.device, dtype=value.dtype)
+        coefficients = targets.part_coefficients(eta.reshape(-1, 1), *self._keeps)
+        discount = self._gamma * (batch.terminated == 0)
+        given = {
+            "reward": reward,
+            "value": self.shaper.potential(batch.obs, value, step),
+            "next_value": self.shaper.potential(batch.next_obs, next_value, step),
+            "bootstrap": bootstrap,
+            "discount": discount,
+            "potential_discount": torch.full_like(reward, self._gamma) if self._keeps_terminal else discount,
+            **coefficients,
         }
+        if q.ndim == 3:
+            given = {name: tensor.unsqueeze(1) for name, tensor in given.items()}
+        return targets.parts_target(q=q, **given)
 
-    def load_state(self, member: int, state: dict[str, Any]) -> None:
-        self._sums[:, member] = self._sums.new_tensor(state["sums"])
-        self._count = state["count"]
-        self._values, self._spread[member] = None, state.get("spread", 0.0)
-        self.largest_reward[member] = state["largest_reward"]
+    def _ends(self, values: Values, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
+        """V(s) and V(s') from the networks that each member's potential asks."""
+        here, here_target, online, target = (bootstrap if value is None else value for value in values)
+        if self._network != "mixed":
+            return {"online": (here, online), "target": (here_target, target), "split": (here, bootstrap)}[
+                self._network
+            ]
+        next_value = torch.where(self._is["online"], online, torch.where(self._is["target"], target, bootstrap))
+        return torch.where(self._is["target"], here_target, here), next_value

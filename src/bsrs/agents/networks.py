@@ -145,9 +145,9 @@ class StackedMLP(nn.Module):
         """`forward`, with what its gradients need; those come in the order of `parameters`."""
         return record(x, self.layers)
 
-    def every(self, n: int) -> Layers:
-        """Networks 0, n, 2n, ... of the stack."""
-        return [(weight[::n], bias[::n]) for weight, bias in self.layers]
+    def rows(self, rows: slice) -> Layers:
+        """Some of the networks of the stack."""
+        return [(weight[rows], bias[rows]) for weight, bias in self.layers]
 
     @torch.no_grad()
     def copy_from(self, member: int, linears: Sequence[nn.Linear]) -> None:

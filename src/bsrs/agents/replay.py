@@ -23,13 +23,23 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Batch(NamedTuple):
-    """B transitions. `terminated` is false at a time limit: values bootstrap there."""
+    """B transitions, or (P, B) of P members: arrays where they are drawn, tensors where they are learnt from.
 
-    obs: NDArray[Any]  # (B, *obs_shape)
-    action: NDArray[Any]  # (B, *action_shape)
-    reward: NDArray[np.float32]  # (B,)
-    next_obs: NDArray[Any]  # (B, *obs_shape)
-    terminated: NDArray[np.bool_]  # (B,)
+    `terminated` is false at a time limit: values bootstrap there.
+    """
+
+    obs: Any  # (B, *obs_shape)
+    action: Any  # (B, *action_shape); continuous ones from -1 to 1
+    reward: Any  # (B,)
+    next_obs: Any  # (B, *obs_shape)
+    terminated: Any  # (B,)
+    noise: Any = None
+    """(P, k, B, A): the standard normal noise that a gradient step of an actor-critic needs."""
+
+    @property
+    def transitions(self) -> tuple[Any, ...]:
+        """Without the noise: what a replay holds."""
+        return self[:5]
 
     @staticmethod
     def empty(spec: EnvSpec, *shape: int) -> Batch:
@@ -66,7 +76,7 @@ def sample_members(replays: Sequence[ArrayReplay | FrameReplay], rngs: Sequence[
     """A batch of each of P replays, drawn from its own stream into its part of `out`, which is (P, B)."""
     batch_size = out.reward.shape[1]
     for member, (replay, rng) in enumerate(zip(replays, rngs, strict=True)):
-        replay.sample(batch_size, rng, out=Batch(*(array[member] for array in out)))
+        replay.sample(batch_size, rng, out=Batch(*(array[member] for array in out.transitions)))
     return out
 
 
@@ -85,7 +95,7 @@ class ArrayReplay:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._data)
+        return sum(array.nbytes for array in self._data.transitions)
 
     def add(
         self,
@@ -109,7 +119,7 @@ class ArrayReplay:
         _refuse_empty(self)
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
         rows = rng.integers(0, len(self), batch_size)
-        for whole, part in zip(self._data, out, strict=True):
+        for whole, part in zip(self._data.transitions, out.transitions, strict=True):
             _take(whole, rows, part)
         return out
 
@@ -122,7 +132,8 @@ class ArrayReplay:
         self._added = meta["added"]
 
     def _filled(self, added: int) -> Arrays:
-        return {name: array[:added] for name, array in self._data._asdict().items()}
+        names = self._data._fields
+        return {name: array[:added] for name, array in zip(names, self._data.transitions, strict=False)}
 
 
 class _Slots(NamedTuple):

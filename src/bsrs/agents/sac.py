@@ -1,4 +1,4 @@
-"""SAC that shapes its own reward with its soft value. Everything the paper changes is in `SACAgent._values`.
+"""SAC that shapes its own reward with its soft value. Read `gradient_step` and what it calls, in that order.
 
 The soft value V(s) = E[min Q - alpha log pi] is estimated at one sampled action: the one that the actor's update
 needs anyway at s, and the one that the TD target needs anyway at s'. At eta = 0 this is plain SAC, bit for bit.
@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents.actor_critic import ActorCritic, Batch, Learner, follow, least, q_tape, q_values
+from bsrs.agents.actor_critic import (
+    ACTOR_CRITIC_MEMBER_FIELDS,
+    ActionRange,
+    Networks,
+    PolyakUpdate,
+    min_over_critics,
+    policy_values,
+    potentials,
+    q_tape,
+    q_values,
+    replayed_values,
+)
+from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Layers, Tape, mlp, record
-from bsrs.agents.targets import td_target
+from bsrs.agents.population import Population, Stack, stacked
+from bsrs.agents.replay import Batch
 from bsrs.config.sac import SACConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -33,21 +48,21 @@ class Sampled(NamedTuple):
     spread: Tensor  # (P, B, A): standard deviation * noise
     tape: Tape
 
-    def gradients(self, of_action: Tensor, of_log_prob: Tensor) -> list[Tensor]:
+    def gradients(self, grad_action: Tensor, grad_log_prob: Tensor) -> list[Tensor]:
         """Of the actor's parameters, given those of the actions (P, B, A) and of each log-density (P, 1)."""
         slope = 1 - self.action.square()  # of tanh
-        of_log_prob = of_log_prob.unsqueeze(-1)  # (P, 1, 1)
-        of_mean = (of_action + of_log_prob * 2 * self.action / (slope + _TINY)) * slope
-        of_log_std = of_mean * self.spread - of_log_prob
+        grad_log_prob = grad_log_prob.unsqueeze(-1)  # (P, 1, 1)
+        grad_mean = (grad_action + grad_log_prob * 2 * self.action / (slope + _TINY)) * slope
+        grad_log_std = grad_mean * self.spread - grad_log_prob
         log_std = self.tape.output.chunk(2, dim=-1)[1]
         inside = (log_std > LOG_STD_RANGE[0]) & (log_std < LOG_STD_RANGE[1])
-        return self.tape.gradients(torch.cat((of_mean, of_log_std * inside), dim=-1))
+        return self.tape.gradients(torch.cat((grad_mean, grad_log_std * inside), dim=-1))
 
 
 class Temperatures(nn.Module):
     """One temperature per member, kept as its logarithm."""
 
-    def __init__(self, members: int, alpha: float, device: str) -> None:
+    def __init__(self, members: int, alpha: float, device: torch.device) -> None:
         super().__init__()
         self.log_alpha = nn.Parameter(torch.full((members, 1), math.log(alpha), device=device))
 
@@ -55,37 +70,88 @@ class Temperatures(nn.Module):
         return self.log_alpha.detach().exp()  # (P, 1)
 
 
-class SACAgent(ActorCritic):
-    """P members that differ in `eta` and `seed` only. `shaping` takes the place of what the configs say."""
+class SACAgent:
+    """P members that may differ in `member_fields`. `shaping` takes the place of what the configs say."""
 
-    noises = 2
-    measures = (*ActorCritic.measures, "alpha")
+    member_fields: ClassVar[frozenset[str]] = ACTOR_CRITIC_MEMBER_FIELDS
 
     def __init__(
         self, configs: Sequence[SACConfig], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None
     ) -> None:
-        super().__init__(configs, spec, outputs_per_action=2, device=device, shaping=shaping)
+        configs = members_configs(configs, shaping)
+        self.members = len(configs)
         self.config = config = configs[0]
-        self.temperatures = Temperatures(self.members, config.alpha, device)
-        self.alpha_optimizer = self._adam(self.temperatures)
-        self._target_entropy = -float(self.n_actions) if config.target_entropy is None else config.target_entropy
+        self.device = torch.device(device)
+        self.actions = ActionRange(spec)
+        self.networks = nets = Networks(configs, spec, outputs_per_action=2, device=self.device)
+        self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
+        self.temperatures = Temperatures(self.members, config.alpha, self.device)
+        self.population = Population(
+            configs,
+            spec,
+            streams=("exploration", "batches", "noise"),
+            measures=("loss", "value", "advantage", "shaping", "alpha"),
+            potentials=potentials(configs, nets, self.mean_action),
+            shaping=shaping,
+            device=self.device,
+        )
+        self._td = MemberTargets(configs, self.population.shaper, self.device)
+        self._polyak_update = PolyakUpdate(configs)
+        rates = [learning_rate(c) for c in configs]
+        self._stacks = {
+            "policy": Stack.trained(self.actor, rates),
+            "critics": Stack.trained(self.critics, rates, config.n_critics),
+            "target_critics": Stack(self.target_critics, self.members, config.n_critics),
+            "temperatures": Stack.trained(self.temperatures, rates),
+        }
+        self._target_entropy = -float(self.actions.size) if config.target_entropy is None else config.target_entropy
+
+    # ---- acting
+
+    def act(self, obs: Array, step: int) -> Array:
+        shape, rngs = (obs.shape[1], self.actions.size), self.population.streams["exploration"]
+        if step < self.config.learning_starts:
+            return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
+        noise = self.population.noise("exploration", *shape)
+        with torch.inference_mode():
+            action = self.sampled(self.population.tensor(obs), noise).action
+        return self.actions.to_env(action.cpu().numpy())
+
+    @torch.inference_mode()
+    def greedy(self, obs: Array) -> Array:
+        return self.actions.to_env(self.mean_action(self.actor.layers, self.population.tensor(obs)).cpu().numpy())
 
     def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
-        return mlp(obs, actor)[..., : self.n_actions].tanh()
+        """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
+        return mlp(obs, actor)[..., : self.actions.size].tanh()
 
-    def explored_action(self, obs: Tensor, noise: Tensor) -> Tensor:
-        return self.sampled(obs, noise).action
+    # ---- learning
+
+    def observe(self, transition: Transition) -> None:
+        self.population.observe(transition, self.actions.from_env(transition.action))
+
+    def update(self, step: int) -> None:
+        for _ in range(self.population.gradient_steps_due(step)):
+            self.gradient_step(self.sample(), step)
+
+    def sample(self) -> Batch:
+        """A batch of every member's replay and its noise, drawn from the member's own streams."""
+        noise = self.population.noise("noise", 2, self.config.batch_size, self.actions.size)
+        return self.population.draw()._replace(noise=noise)
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
+        """One update of the temperature, the critics, the actor and the target critics."""
         alpha = self.temperatures()  # (P, 1)
-        now = self.sampled(batch.obs, batch.noise[:, 0])
+        current = self.sampled(batch.obs, batch.noise[:, 0])
         if not self.config.fixed_alpha:
-            self._update_alpha(now.log_prob)
-        q, target, reward = self._update_critics(batch, now, alpha, step)
-        value = self._update_actor(batch, now, alpha)  # (P, B)
-        follow(self.target_critics, self.critics, self.config.tau)
-        self._take_note(q, target, value, reward - batch.reward, alpha)
+            self._update_alpha(current.log_prob)
+        q, target, shaping_term = self._update_critics(batch, current, alpha, step)
+        value = self._update_actor(batch, current, alpha)  # (P, B)
+        self._polyak_update(self.target_critics, self.critics)
+        loss = 0.5 * (q - target).square_().sum(dim=1)  # (P, B)
+        gap = (value - min_over_critics(q)).abs_()  # |A|
+        self.population.diagnostics.add(loss, value, gap, shaping_term, alpha.expand_as(value))
 
     def sampled(self, obs: Tensor, noise: Tensor) -> Sampled:
         """The policy's actions for that noise (P, B, A): a Gaussian squashed by tanh."""
@@ -94,59 +160,73 @@ class SACAgent(ActorCritic):
         log_std = log_std.clamp(*LOG_STD_RANGE)
         spread = log_std.exp() * noise
         action = (mean + spread).tanh()
-        of_gaussian = -0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI
-        log_prob = (of_gaussian - torch.log(1 - action.square() + _TINY)).sum(dim=-1)
+        gaussian = -0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI
+        log_prob = (gaussian - torch.log(1 - action.square() + _TINY)).sum(dim=-1)
         return Sampled(action, log_prob, spread, tape)
 
     def _update_alpha(self, log_prob: Tensor) -> None:
         """One step of the temperature towards the target entropy."""
-        of_log_alpha = -(log_prob + self._target_entropy).mean(dim=-1, keepdim=True)  # (P, 1)
-        self.alpha_optimizer.descend([of_log_alpha])
+        grad_log_alpha = -(log_prob + self._target_entropy).mean(dim=-1, keepdim=True)  # (P, 1)
+        self._stacks["temperatures"].adam.descend([grad_log_alpha])
 
-    def _update_critics(self, batch: Batch, now: Sampled, alpha: Tensor, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One step on the squared TD errors. What it saw of Q (P, n, B), the target and the shaped reward (P, B)."""
+    def _update_critics(
+        self, batch: Batch, current: Sampled, alpha: Tensor, step: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
         tape = q_tape(self.critics.layers, batch.obs, batch.action)
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
-        then = self.sampled(batch.next_obs, batch.noise[:, 1])
-        next_q = least(q_values(self.target_critics.layers, batch.next_obs, then.action))  # (P, B)
-        reward = batch.reward
-        if self.is_shaped(step):
-            reward = self.shape(batch, *self._values(batch, now, then, alpha, q, next_q), step)
-        next_value = next_q - alpha * then.log_prob
-        target = td_target(reward, next_value, batch.terminated, self.config.gamma)  # (P, B)
-        of_q = (q - target.unsqueeze(1)).div_(self.config.batch_size)  # (P, n, B)
-        self.critic_optimizer.descend(tape.gradients(of_q.view_as(tape.output)))
-        return q, target, reward
+        following = self.sampled(batch.next_obs, batch.noise[:, 1])
+        next_q = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, following.action))  # (P, B)
+        bootstrap = next_q - alpha * following.log_prob
+        if self._td.shaper.is_active(step):
+            values = self._values(batch, current, following, alpha, q, next_q)
+            target, term = self._td.shaped(batch, q, bootstrap, values, step)
+        else:
+            target, term = self._td.plain(batch, bootstrap)
+        target = target if target.ndim == 3 else target.unsqueeze(1)
+        grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
+        self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
+        return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
     def _values(
-        self, batch: Batch, now: Sampled, then: Sampled, alpha: Tensor, q: Tensor, next_q: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """V(s) and V(s') as the potential takes them, each (P, B)."""
+        self, batch: Batch, current: Sampled, following: Sampled, alpha: Tensor, q: Tensor, next_q: Tensor
+    ) -> Values:
+        """V at both ends as the potential takes it."""
         if self.config.potential != "policy":
-            return self.replayed_values(batch, q, then.action, next_q)
-        obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
-        action = torch.cat((now.action, then.action), dim=1)  # (P, 2B, A)
-        log_prob = torch.cat((now.log_prob, then.log_prob), dim=-1)  # (P, 2B)
-        soft = least(q_values(self.potential_critics, obs, action)) - alpha * log_prob
-        value, next_value = soft.chunk(2, dim=-1)
-        return value, next_value
+            return replayed_values(self._td, self.networks, batch, q, following.action, next_q)
+        values = policy_values(self._td, self.networks, batch, current.action, lambda: following.action)
+        entropy, next_entropy = -alpha * current.log_prob, -alpha * following.log_prob
+        bonus = (entropy, entropy, next_entropy, next_entropy)
+        return Values(*(None if v is None else v + more for v, more in zip(values, bonus, strict=True)))
 
-    def _update_actor(self, batch: Batch, now: Sampled, alpha: Tensor) -> Tensor:
+    def _update_actor(self, batch: Batch, current: Sampled, alpha: Tensor) -> Tensor:
         """One step uphill on the soft value, which it returns: (P, B)."""
         size = self.config.batch_size
-        tape = q_tape(self.critics.layers, batch.obs, now.action)
+        tape = q_tape(self.critics.layers, batch.obs, current.action)
         q, which = tape.output.view(self.members, -1, size).min(dim=1, keepdim=True)  # (P, 1, B)
-        of_q = q.new_zeros(self.members, self.config.n_critics, size).scatter_(1, which, -1 / size)
-        of_input = tape.input_gradient(of_q.view_as(tape.output))  # (P * n, B, O + A)
-        of_input = of_input.view(self.members, -1, *of_input.shape[1:])  # (P, n, B, O + A)
-        of_action = of_input[..., -self.n_actions :].sum(dim=1)  # (P, B, A)
-        self.actor_optimizer.descend(now.gradients(of_action, alpha / size))
-        return q.squeeze(1) - alpha * now.log_prob
+        grad_q = q.new_zeros(self.members, self.config.n_critics, size).scatter_(1, which, -1 / size)
+        grad_input = tape.input_gradient(grad_q.view_as(tape.output))  # (P * n, B, O + A)
+        grad_input = grad_input.view(self.members, -1, *grad_input.shape[1:])  # (P, n, B, O + A)
+        grad_action = grad_input[..., -self.actions.size :].sum(dim=1)  # (P, B, A)
+        self._stacks["policy"].adam.descend(current.gradients(grad_action, alpha / size))
+        return q.squeeze(1) - alpha * current.log_prob
 
-    def _take_note(self, q: Tensor, target: Tensor, value: Tensor, shaping_term: Tensor, alpha: Tensor) -> None:
-        loss = 0.5 * (q - target.unsqueeze(1)).square_().sum(dim=1)  # (P, B)
-        gap = (value - least(q)).abs_()  # |A|
-        self.diagnostics.add(loss, value, gap, shaping_term, alpha.expand_as(value))
+    # ---- records and checkpoints
 
-    def learners(self) -> dict[str, Learner]:
-        return {**super().learners(), "temperatures": Learner(self.temperatures, 1, self.alpha_optimizer)}
+    def metrics(self) -> list[dict[str, float]]:
+        return self.population.metrics()
+
+    def findings(self) -> list[Finding | None]:
+        return self.population.diagnostics.findings()
+
+    def policy(self, member: int) -> State:
+        return self._stacks["policy"].weights(member)
+
+    def load_policy(self, member: int, state: State) -> None:
+        self._stacks["policy"].load_weights(member, state)
+
+    def state(self, member: int) -> State:
+        return self.population.state(member, self._stacks)
+
+    def load_state(self, member: int, state: State) -> None:
+        self.population.load_state(member, state, self._stacks)

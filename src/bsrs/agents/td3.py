@@ -1,4 +1,4 @@
-"""TD3 that shapes its own reward. Everything the paper changes is in `TD3Agent._values`.
+"""TD3 that shapes its own reward. Read `gradient_step` and what it calls, in that order.
 
 With the potential `policy` the actor's actions are computed once, for V(s) and for the actor's own update; with
 `replay` V(s) is the forward pass of the loss. At eta = 0 this is plain TD3, bit for bit.
@@ -7,15 +7,30 @@ With the potential `policy` the actor's actions are computed once, for V(s) and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.agents.actor_critic import ActorCritic, Batch, Learner, follow, frozen_copy, least, q_tape, q_values
-from bsrs.agents.agent import State
+from bsrs.agents.actor_critic import (
+    ACTOR_CRITIC_MEMBER_FIELDS,
+    ActionRange,
+    Networks,
+    PolyakUpdate,
+    frozen_copy,
+    min_over_critics,
+    policy_values,
+    potentials,
+    q_tape,
+    q_values,
+    replayed_values,
+)
+from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Layers, Tape, mlp, record
-from bsrs.agents.targets import td_target
+from bsrs.agents.population import Population, Stack, stacked
+from bsrs.agents.replay import Batch
 from bsrs.config.td3 import TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -28,104 +43,160 @@ class Policy(NamedTuple):
     tape: Tape
 
 
-class TD3Agent(ActorCritic):
-    """P members that differ in `eta` and `seed` only. `shaping` takes the place of what the configs say."""
+class TD3Agent:
+    """P members that may differ in `member_fields`. `shaping` takes the place of what the configs say."""
 
-    noises = 1
+    member_fields: ClassVar[frozenset[str]] = ACTOR_CRITIC_MEMBER_FIELDS
 
     def __init__(
         self, configs: Sequence[TD3Config], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None
     ) -> None:
-        super().__init__(configs, spec, outputs_per_action=1, device=device, shaping=shaping)
-        self.config = configs[0]
+        configs = members_configs(configs, shaping)
+        self.members = len(configs)
+        self.config = config = configs[0]
+        self.device = torch.device(device)
+        self.actions = ActionRange(spec)
+        self.networks = nets = Networks(configs, spec, outputs_per_action=1, device=self.device)
+        self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
         self.target_actor = frozen_copy(self.actor)
+        self.population = Population(
+            configs,
+            spec,
+            streams=("exploration", "batches", "noise"),
+            measures=("loss", "value", "advantage", "shaping"),
+            potentials=potentials(configs, nets, mean_action),
+            shaping=shaping,
+            device=self.device,
+        )
+        self._td = MemberTargets(configs, self.population.shaper, self.device)
+        self._polyak_update = PolyakUpdate(configs)
+        rates = [learning_rate(c) for c in configs]
+        self._stacks = {
+            "policy": Stack.trained(self.actor, rates),
+            "critics": Stack.trained(self.critics, rates, config.n_critics),
+            "target_critics": Stack(self.target_critics, self.members, config.n_critics),
+            "target_actor": Stack(self.target_actor, self.members),
+        }
+        self.actor_optimizer, self.critic_optimizer = self._stacks["policy"].adam, self._stacks["critics"].adam
         self.updates = 0
 
-    def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
-        return mlp(obs, actor).tanh()
+    # ---- acting
 
-    def explored_action(self, obs: Tensor, noise: Tensor) -> Tensor:
-        action = self.mean_action(self.actor.layers, obs)
-        scale = self.config.exploration_noise
-        return action.add_(noise, alpha=scale).clamp_(-1, 1) if scale else action
+    def act(self, obs: Array, step: int) -> Array:
+        shape, rngs = (obs.shape[1], self.actions.size), self.population.streams["exploration"]
+        if step < self.config.learning_starts:
+            return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
+        noise = self.population.noise("exploration", *shape)
+        with torch.inference_mode():
+            action = mean_action(self.actor.layers, self.population.tensor(obs))
+            if self.config.exploration_noise:
+                action.add_(noise, alpha=self.config.exploration_noise).clamp_(-1, 1)
+        return self.actions.to_env(action.cpu().numpy())
+
+    @torch.inference_mode()
+    def greedy(self, obs: Array) -> Array:
+        return self.actions.to_env(mean_action(self.actor.layers, self.population.tensor(obs)).cpu().numpy())
+
+    # ---- learning
+
+    def observe(self, transition: Transition) -> None:
+        self.population.observe(transition, self.actions.from_env(transition.action))
+
+    def update(self, step: int) -> None:
+        for _ in range(self.population.gradient_steps_due(step)):
+            self.gradient_step(self.sample(), step)
+
+    def sample(self) -> Batch:
+        """A batch of every member's replay and its noise, drawn from the member's own streams."""
+        noise = self.population.noise("noise", 1, self.config.batch_size, self.actions.size)
+        return self.population.draw()._replace(noise=noise)
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
+        """One update of the critics, and of the actor and the targets if they are due."""
         self.updates += 1
         actor_due = self.updates % self.config.policy_delay == 0
+        shaped = self._td.shaper.is_active(step)
         policy = None
-        if actor_due or (self.config.potential == "policy" and self.is_shaped(step)):
-            policy = self._policy(batch)
-        q, target, reward = self._update_critics(batch, policy, step)
-        if actor_due:
-            assert policy is not None
+        if actor_due or (shaped and self.config.potential == "policy"):
+            tape = record(batch.obs, self.actor.layers)
+            policy = Policy(tape.output.tanh(), tape)
+        q, target, shaping_term = self._update_critics(batch, policy, shaped, step)
+        if actor_due and policy is not None:
             q_policy = self._update_actor(batch, policy)  # (P, B)
-            follow(self.target_critics, self.critics, self.config.tau)
-            follow(self.target_actor, self.actor, self.config.tau)
-            self._take_note(q, target, q_policy, reward - batch.reward)
+            self._polyak_update(self.target_critics, self.critics)
+            self._polyak_update(self.target_actor, self.actor)
+            # For the records, at every update of the actor: there V(s) is at hand. The third is |A|.
+            loss = (q - target).square_().sum(dim=1)  # (P, B)
+            gap = (q_policy - q[:, 0]).abs_()
+            self.population.diagnostics.add(loss, q_policy, gap, shaping_term)
 
-    def _policy(self, batch: Batch) -> Policy:
-        tape = record(batch.obs, self.actor.layers)
-        return Policy(tape.output.tanh(), tape)
-
-    def _update_critics(self, batch: Batch, policy: Policy | None, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One step on the squared TD errors. What it saw of Q (P, n, B), the target and the shaped reward (P, B)."""
+    def _update_critics(
+        self, batch: Batch, policy: Policy | None, shaped: bool, step: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
         tape = q_tape(self.critics.layers, batch.obs, batch.action)
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         next_action = self.smoothed_action(batch)  # (P, B, A)
-        next_q = least(q_values(self.target_critics.layers, batch.next_obs, next_action))  # (P, B)
-        reward = batch.reward
-        if self.is_shaped(step):
-            reward = self.shape(batch, *self._values(batch, policy, q, next_action, next_q), step)
-        target = td_target(reward, next_q, batch.terminated, self.config.gamma)  # (P, B)
-        of_q = (q - target.unsqueeze(1)).mul_(2 / self.config.batch_size)  # (P, n, B)
-        self.critic_optimizer.descend(tape.gradients(of_q.view_as(tape.output)))
-        return q, target, reward
+        bootstrap = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, next_action))  # (P, B)
+        if shaped:
+            values = self._values(batch, policy, q, next_action, bootstrap)
+            target, term = self._td.shaped(batch, q, bootstrap, values, step)
+        else:
+            target, term = self._td.plain(batch, bootstrap)
+        target = target if target.ndim == 3 else target.unsqueeze(1)
+        grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
+        self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
+        return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
     def smoothed_action(self, batch: Batch) -> Tensor:
         """The target actor's action at s', with clipped noise: (P, B, A)."""
         clip = self.config.target_noise_clip
         noise = (batch.noise[:, 0] * self.config.target_policy_noise).clamp_(-clip, clip)
-        return self.mean_action(self.target_actor.layers, batch.next_obs).add_(noise).clamp_(-1, 1)
+        return mean_action(self.target_actor.layers, batch.next_obs).add_(noise).clamp_(-1, 1)
 
-    def _values(
-        self, batch: Batch, policy: Policy | None, q: Tensor, next_action: Tensor, next_q: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """V(s) and V(s') as the potential takes them, each (P, B)."""
-        if self.config.potential != "policy":
-            return self.replayed_values(batch, q, next_action, next_q)
-        assert policy is not None
-        next_policy_action = self.mean_action(self.actor.layers, batch.next_obs)
-        obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
-        action = torch.cat((policy.action, next_policy_action), dim=1)  # (P, 2B, A)
-        value, next_value = least(q_values(self.potential_critics, obs, action)).chunk(2, dim=-1)
-        return value, next_value
+    def _values(self, batch: Batch, policy: Policy | None, q: Tensor, next_action: Tensor, bootstrap: Tensor) -> Values:
+        """V at both ends as the potential takes it."""
+        if policy is None or self.config.potential != "policy":
+            return replayed_values(self._td, self.networks, batch, q, next_action, bootstrap)
+        return policy_values(
+            self._td, self.networks, batch, policy.action, lambda: mean_action(self.actor.layers, batch.next_obs)
+        )
 
     def _update_actor(self, batch: Batch, policy: Policy) -> Tensor:
         """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
-        tape = q_tape(self.critics.every(self.config.n_critics), batch.obs, policy.action)
-        of_q = torch.full_like(tape.output, -1 / self.config.batch_size)
-        of_action = tape.input_gradient(of_q)[..., -self.n_actions :]  # (P, B, A)
-        of_output = of_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
-        self.actor_optimizer.descend(policy.tape.gradients(of_output))
+        first_critics = self.critics.rows(slice(None, None, self.config.n_critics))
+        tape = q_tape(first_critics, batch.obs, policy.action)
+        grad_q = torch.full_like(tape.output, -1 / self.config.batch_size)
+        grad_action = tape.input_gradient(grad_q)[..., -self.actions.size :]  # (P, B, A)
+        grad_output = grad_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
+        self.actor_optimizer.descend(policy.tape.gradients(grad_output))
         return tape.output.squeeze(-1)
 
-    def _take_note(self, q: Tensor, target: Tensor, q_policy: Tensor, shaping_term: Tensor) -> None:
-        """For the records, at every update of the actor: there V(s) is at hand."""
-        loss = (q - target.unsqueeze(1)).square_().sum(dim=1)  # (P, B)
-        gap = (q_policy - q[:, 0]).abs_()  # |A|
-        self.diagnostics.add(loss, q_policy, gap, shaping_term)
+    # ---- records and checkpoints
 
-    # ---- checkpoints
+    def metrics(self) -> list[dict[str, float]]:
+        return self.population.metrics()
 
-    def learners(self) -> dict[str, Learner]:
-        return {**super().learners(), "target_actor": Learner(self.target_actor, 1, None)}
+    def findings(self) -> list[Finding | None]:
+        return self.population.diagnostics.findings()
+
+    def policy(self, member: int) -> State:
+        return self._stacks["policy"].weights(member)
+
+    def load_policy(self, member: int, state: State) -> None:
+        self._stacks["policy"].load_weights(member, state)
 
     def state(self, member: int) -> State:
-        state = super().state(member)
+        state = self.population.state(member, self._stacks)
         state.info["updates"] = self.updates
         return state
 
     def load_state(self, member: int, state: State) -> None:
-        super().load_state(member, state)
+        self.population.load_state(member, state, self._stacks)
         self.updates = state.info["updates"]
+
+
+def mean_action(actor: Layers, obs: Tensor) -> Tensor:
+    """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
+    return mlp(obs, actor).tanh()

@@ -86,7 +86,7 @@ class Ours:
             self._loop.advance()
 
     def report(self) -> dict[str, Any]:
-        replay = self._agent.replays[0]
+        replay = self._agent.population.replays[0]
         return {
             "untouched_mb": _untouched_mb(replay.nbytes, len(replay), replay.capacity),
             "replay_mb": replay.nbytes / 1e6,

@@ -21,12 +21,18 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def identity(config: Any) -> str:
     """Twelve hex digits that stand for the config's class and every field: equal configs, equal identity."""
-    return identity_of(type(config).__name__, to_dict(config))
+    return identity_of(type(config), to_dict(config))
 
 
-def identity_of(class_name: str, data: dict[str, Any]) -> str:
-    """The identity of a config given as plain data, such as an older version may have written."""
-    text = json.dumps([class_name, data], sort_keys=True, separators=(",", ":"))
+def identity_of(cls: type[Any], data: dict[str, Any]) -> str:
+    """The identity of a config given as plain data, such as an older version may have written.
+
+    Fields in the class's `added_later` do not count at their defaults, so that older runs keep their identity.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    later = getattr(cls, "added_later", ())
+    counted = {name: value for name, value in data.items() if name not in later or value != defaults[name]}
+    text = json.dumps([cls.__name__, counted], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -1,11 +1,15 @@
-"""What every training run has in common, whatever the algorithm."""
+"""What training runs have in common: every one, and every off-policy one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from bsrs.errors import BadInput
+from bsrs.shaping import Constant, as_scale
+
+Control = Literal["none", "scaled", "exact", "learning-rate", "faster-target", "rescaled"]
+Parts = Literal["cab", "ca", "cb", "ab", "c", "a", "b", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +17,8 @@ class TrainingConfig:
     """One run of one member: everything that its records depend on, and nothing else."""
 
     algorithm: ClassVar[str]
+    added_later: ClassVar[tuple[str, ...]] = ()
+    """Fields that older configs lack: at their defaults they do not count for a run's identity."""
 
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
@@ -31,12 +37,78 @@ class TrainingConfig:
     eval_episodes: int = 10
     """Greedy episodes of one evaluation, raw scores."""
 
-    def __post_init__(self) -> None:
-        from bsrs.shaping import as_scale
+    @classmethod
+    def upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """A config that an older version wrote, in today's terms."""
+        return data
 
+    def __post_init__(self) -> None:
         as_scale(self.eta)
         check_range(self, 1, "steps", "n_envs", "log_every", "eval_episodes")
         check_range(self, 0, "seed", "eval_every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(TrainingConfig):
+    """A run that learns from a replay, with a target network: what DQN, TD3 and SAC share."""
+
+    added_later = ("parts", "control")
+
+    gamma: float
+    """Discount factor."""
+    learning_rate: float
+    """Learning rate of Adam, for every network."""
+    batch_size: int
+    """Transitions of one gradient step."""
+    buffer_size: int
+    """Transitions the replay holds."""
+    learning_starts: int
+    """Env steps of random actions before the first gradient step."""
+    train_freq: int
+    """Env steps between two rounds of gradient steps."""
+    gradient_steps: int
+    """Gradient steps of one round."""
+    hidden: tuple[int, ...]
+    """Hidden layers of each network."""
+    potential_network: Literal["online", "target", "split"] = "online"
+    """The networks that the potential asks. split: the online one for V(s), the target network for V(s')."""
+    parts: Parts = "cab"
+    """The parts of BSRS to keep: c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network
+    into the bootstrap. All three are BSRS; see docs/why-it-works.md."""
+    control: Control = "none"
+    """Instead of shaping, a control at the same eta. scaled: reward / (1+eta); exact: -eta*Q(s,a) in place of
+    -eta*V(s); learning-rate: times 1+eta; faster-target: a target network as fast as shaping would make it;
+    rescaled: learning rate times 1+eta and reward / (1+eta)."""
+    random_period: int = 1_000
+    """Env steps after which the random potential is drawn anew."""
+    terminal: Literal["zero", "keep"] = "zero"
+    """Potential of terminal states: zero, as policy invariance needs, or kept, as in the authors' code."""
+
+    @classmethod
+    def upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if data.get("potential") != "rescaled":
+            return data
+        return {**data, "potential": "bootstrapped", "control": "rescaled"}  # it was called a potential once
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 0.0, "gamma", high=1.0)
+        check_range(self, 1, "batch_size", "buffer_size", "train_freq", "random_period")
+        check_range(self, 0, "learning_starts")
+        check_positive(self, "learning_rate")
+        if not self.hidden or min(self.hidden) < 1:
+            raise BadInput(f"hidden is {self.hidden}; expected the sizes of one or more layers")
+        if self.control != "none":
+            self._check_control()
+
+    def _check_control(self) -> None:
+        scale = as_scale(self.eta)
+        if not isinstance(scale, Constant) or not scale.eta > -1:
+            raise BadInput(f"control {self.control} has eta {self.eta!r}; expected a constant number above -1")
+        if self.parts != "cab":
+            raise BadInput(
+                f"control {self.control} has parts {self.parts!r}; expected the default, a control has no parts"
+            )
 
 
 def check_range(config: Any, low: float, *names: str, high: float = float("inf")) -> None:
@@ -46,3 +118,10 @@ def check_range(config: Any, low: float, *names: str, high: float = float("inf")
         if not low <= value <= high:
             expected = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
             raise BadInput(f"{name} is {value}; expected {expected}")
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """BadInput unless each named field is above 0."""
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise BadInput(f"{name} is {getattr(config, name)}; expected a number above 0")

@@ -59,7 +59,7 @@ def series_label(series: Series) -> str:
 
 
 def short_label(series: Series) -> str:
-    """`1, rescaled` for `η = 1 (potential=rescaled)`: for where the names of the settings are clear."""
+    """`1, rescaled` for `η = 1 (control=rescaled)`: for where the names of the settings are clear."""
     return ", ".join([eta_label(series.eta), *(part.partition("=")[2] for part in series.variant.split(", ") if part)])
 
 

@@ -48,7 +48,7 @@ def judge_rescaling(series: Sequence[Series], scope: Scope) -> list[Claim]:
     return [
         _better(
             "(Ours) Shaping beats the mere rescaling that the TD(0) proposition suggests",
-            series, "potential", ("bootstrapped", "rescaled"), scope,
+            series, "control", ("none", "rescaled"), scope,
         )
     ]  # fmt: skip
 

@@ -30,9 +30,9 @@ def read_config(folder: Path) -> TrainingConfig:
         raise BadInput(f"{path} is damaged: {missing[0]} is missing")
     kind = config_type(content["algorithm"])
     # Of the data as written: an older version's config lacks the fields that have come since.
-    if identity_of(kind.__name__, content["config"]) != content["identity"]:
+    if identity_of(kind, content["config"]) != content["identity"]:
         raise BadInput(f"{path} was changed after the run began: its identity is not {content['identity']} any more")
-    return from_dict(kind, content["config"], str(path))
+    return from_dict(kind, kind.upgraded(content["config"]), str(path))
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

@@ -1,0 +1,98 @@
+"""What is seen while members learn: running means for the records, and whether their values make sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bsrs.agents.agent import Array, Finding
+
+DEAD_NETWORK = (
+    "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
+)
+
+
+class Diagnostics:
+    """Running means per member of what the updates see, and the checks that values make sense.
+
+    Sums stay on the device until they are read. The values of a sound agent lie within r_max / (1 - gamma);
+    a hundred times that is divergence. They differ between states: if they do not, the network has died, that is, all
+    units of a layer are off for whatever it is shown. `spread` is their standard deviation in the last batch.
+    """
+
+    SLACK = 100.0
+    FLAT = 1e-6
+
+    def __init__(self, names: Sequence[str], members: int, gamma: float, device: torch.device | str = "cpu") -> None:
+        self.names = tuple(names)
+        self.horizon = 1 / (1 - min(gamma, 0.9999))
+        self.largest_reward = np.ones(members)
+        self._sums = torch.zeros(len(self.names), members, device=device)
+        self._count = 0
+        self._values: Tensor | None = None  # (P, B), of the last update
+        self._spread = [0.0] * members
+        self._last: list[dict[str, float]] = [{} for _ in range(members)]
+
+    def see_rewards(self, reward: Array) -> None:
+        """Learn the scale of the rewards (P, n), by which values are judged."""
+        np.maximum(self.largest_reward, np.abs(reward).max(axis=1), out=self.largest_reward)
+
+    def add(self, *values: Tensor) -> None:
+        """What one update saw, each (P, B), in the order of the names."""
+        self._sums += torch.stack(values).mean(dim=-1)
+        self._count += 1
+        self._values = values[self.names.index("value")]
+
+    def read(self) -> list[dict[str, float]]:
+        """The means since the last reading; empty if there was no update."""
+        if not self._count:
+            return [{} for _ in self._last]
+        means = (self._sums / self._count).T.tolist()  # (P, names)
+        self._sums.zero_()
+        self._count = 0
+        self._last = [
+            {**dict(zip(self.names, member, strict=True)), "spread": spread}
+            for member, spread in zip(means, self._spreads(), strict=True)
+        ]
+        return self._last
+
+    def _spreads(self) -> list[float]:
+        if self._values is not None:
+            self._spread, self._values = self._values.std(dim=-1, correction=0).tolist(), None
+        return self._spread
+
+    def findings(self) -> list[Finding | None]:
+        """Per member, what is wrong with the means read last, if anything."""
+        return [self._finding(means, reward) for means, reward in zip(self._last, self.largest_reward, strict=True)]
+
+    def _finding(self, means: dict[str, float], reward: float) -> Finding | None:
+        if not means:
+            return None
+        for name, mean in means.items():
+            if not math.isfinite(mean):
+                return Finding(f"mean {name} is {mean}", fatal=True)
+        value, limit = means["value"], self.SLACK * reward * self.horizon
+        if abs(value) > limit:
+            return Finding(f"mean value is {value:.3g}, beyond {limit:.3g}", fatal=True)
+        if means["spread"] <= self.FLAT * max(1.0, abs(value)):
+            return Finding(DEAD_NETWORK, fatal=False)
+        return None
+
+    def state(self, member: int) -> dict[str, Any]:
+        return {
+            "sums": self._sums[:, member].tolist(),
+            "count": self._count,
+            "spread": self._spreads()[member],
+            "largest_reward": float(self.largest_reward[member]),
+        }
+
+    def load_state(self, member: int, state: dict[str, Any]) -> None:
+        self._sums[:, member] = self._sums.new_tensor(state["sums"])
+        self._count = state["count"]
+        self._values, self._spread[member] = None, state.get("spread", 0.0)
+        self.largest_reward[member] = state["largest_reward"]

@@ -1,0 +1,235 @@
+"""What the members of any off-policy agent have, whatever the algorithm: random streams, replays, records, checkpoints.
+
+Agents hold a `Population` and name their networks to it as `Stack`s; nothing here knows what they learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bsrs.agents import private_torch
+from bsrs.agents.adam import Adam, Places
+from bsrs.agents.agent import Array, State, Transition, times_due
+from bsrs.agents.diagnostics import Diagnostics
+from bsrs.agents.members import shaper_eta
+from bsrs.agents.nature import PatchConv, StackedConv
+from bsrs.agents.replay import Batch, make_replay, sample_members
+from bsrs.config.training import OffPolicyConfig
+from bsrs.envs import EnvSpec
+from bsrs.rng import stream, stream_seed
+from bsrs.shaping import Potential, Shaper, Shaping
+
+Rows = int | slice | EllipsisType
+
+
+class Population:
+    """The members' streams, replays, shaper and diagnostics."""
+
+    def __init__(
+        self,
+        configs: Sequence[OffPolicyConfig],
+        spec: EnvSpec,
+        *,
+        streams: Sequence[str],
+        measures: Sequence[str],
+        potentials: Sequence[Potential],
+        shaping: Shaping | None,
+        device: torch.device,
+    ) -> None:
+        self.size = len(configs)
+        self.device = device
+        self.config = config = configs[0]
+        shapings = [Shaping(shaper_eta(c), potential) for c, potential in zip(configs, potentials, strict=True)]
+        self.shaper = Shaper(shapings if shaping is None else [shaping] * self.size)
+        self.replays = [make_replay(spec, config.buffer_size, config.n_envs) for _ in configs]
+        self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
+        self.diagnostics = Diagnostics(measures, self.size, config.gamma, device)
+        self._drawn = Batch.empty(spec, self.size, config.batch_size)
+        self._step = 0
+
+    def observe(self, transition: Transition, action: Array) -> None:
+        """Store one vector step; `action` is as the networks have it."""
+        self.diagnostics.see_rewards(transition.reward)
+        for p, replay in enumerate(self.replays):
+            replay.add(
+                transition.obs[p],
+                action[p],
+                transition.reward[p],
+                transition.next_obs[p],
+                transition.terminated[p],
+                transition.truncated[p],
+            )
+
+    def gradient_steps_due(self, step: int) -> int:
+        """How many gradient steps to take now that `step` transitions have been seen."""
+        self._step, config = step, self.config
+        if step <= config.learning_starts:
+            return 0
+        each = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
+        return times_due(step, config.n_envs, config.train_freq) * each
+
+    def draw(self) -> Batch:
+        """A batch of every member's replay, drawn from its own stream, as tensors of the replay's types."""
+        drawn = sample_members(self.replays, self.streams["batches"], self._drawn)
+        return Batch(*(self.tensor(part) for part in drawn.transitions))
+
+    def noise(self, name: str, *shape: int) -> Tensor:
+        """Standard normal noise of each member's stream `name`: (P, *shape)."""
+        return self.tensor(stacked([rng.standard_normal(shape, np.float32) for rng in self.streams[name]]))
+
+    def tensor(self, array: Array) -> Tensor:
+        """An array on the device."""
+        tensor = torch.from_numpy(array)
+        if self.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Per member, the means of what was learnt with since the last call, and the eta in force."""
+        means = self.diagnostics.read()
+        etas = self.shaper.in_force(self._step)
+        return [{**mean, "eta": eta} if mean else {} for mean, eta in zip(means, etas, strict=True)]
+
+    def state(self, member: int, stacks: Mapping[str, Stack]) -> State:
+        """Everything of one member, its networks included."""
+        state = State()
+        for name, stack in stacks.items():
+            state.add(name, stack.weights(member))
+            if stack.optimizer is not None:
+                state.add(_adam_name(name), stack.adam_state(member))
+        arrays, info = self.replays[member].state()
+        state.add("replay", State(arrays=arrays, info=info))
+        for name, streams in self.streams.items():
+            state.info[name] = streams[member].bit_generator.state
+        state.info["diagnostics"] = self.diagnostics.state(member)
+        state.info["shaping"] = self.shaper.state(member)
+        return state
+
+    def load_state(self, member: int, state: State, stacks: Mapping[str, Stack]) -> None:
+        """What `state` took out, put back."""
+        for name, stack in stacks.items():
+            stack.load_weights(member, state.part(name))
+            if stack.optimizer is not None:
+                stack.load_adam_state(member, state.part(_adam_name(name)))
+        replay = state.part("replay")
+        self.replays[member].load_state(replay.arrays, replay.info)
+        for name, streams in self.streams.items():
+            streams[member].bit_generator.state = state.info[name]
+        self.diagnostics.load_state(member, state.info["diagnostics"])
+        if "shaping" in state.info:  # checkpoints of older versions have none
+            self.shaper.load_state(state.info["shaping"], member)
+
+
+def _adam_name(name: str) -> str:
+    return "adam" if name == "policy" else f"{name} adam"
+
+
+def generators(seeds: Sequence[int], *names: str) -> list[torch.Generator]:
+    """PyTorch's form of the stream `names`, one for each member's seed."""
+    return [torch.Generator().manual_seed(stream_seed(seed, *names)) for seed in seeds]
+
+
+def stacked(arrays: Sequence[Array]) -> Array:
+    """The members' arrays along a leading axis; a view where there is one member."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The members' networks of one kind, `per_member` of them each, and who trains them.
+
+    A stacked network keeps its members in one of two ways: as rows of shared tensors or as networks of their own
+    (`StackedConv`). Only this class cares.
+    """
+
+    network: nn.Module
+    members: int
+    per_member: int = 1
+    optimizer: Adam | None = None
+
+    @staticmethod
+    def trained(network: nn.Module, learning_rates: Sequence[float], per_member: int = 1) -> Stack:
+        """With an Adam of its own, each member at its learning rate."""
+        plain = Stack(network, len(learning_rates), per_member)
+        places = [plain.places(member) for member in range(plain.members)]
+        return Stack(network, plain.members, per_member, Adam(list(network.parameters()), learning_rates, places))
+
+    @property
+    def adam(self) -> Adam:
+        """Who trains it."""
+        assert self.optimizer is not None
+        return self.optimizer
+
+    def places(self, member: int) -> Places:
+        """Where the member lives in `network.parameters()`."""
+        count = len(list(self.network.parameters()))
+        if isinstance(self.network, StackedConv):
+            each = count // self.members
+            return [(i, ...) for i in range(member * each, (member + 1) * each)]
+        return [(i, slice(member * self.per_member, (member + 1) * self.per_member)) for i in range(count)]
+
+    def weights(self, member: int) -> State:
+        """One member's weights."""
+        return State({name: weight.detach()[rows].clone() for name, weight, rows in self._named(member)})
+
+    @torch.no_grad()
+    def load_weights(self, member: int, state: State) -> None:
+        """What `weights` took out, put back."""
+        tensors = self._converted(state)
+        for name, weight, rows in self._named(member):
+            weight[rows].copy_(tensors[name].view_as(weight[rows]))
+
+    def adam_state(self, member: int) -> State:
+        """The optimiser's memory of one member's weights; empty before the first step."""
+        state = State()
+        for name, weight, rows in self._named(member):
+            for key, memory in self.adam.state[weight].items():
+                state.tensors[f"{name}/{key}"] = (memory[rows] if memory.ndim else memory).clone()
+        return state
+
+    @torch.no_grad()
+    def load_adam_state(self, member: int, state: State) -> None:
+        """What `adam_state` took out, put back."""
+        tensors = self._converted(state)
+        for name, weight, rows in self._named(member) if tensors else ():
+            for key, memory in self.adam.memory_of(weight).items():
+                part = memory[rows] if memory.ndim else memory
+                part.copy_(tensors[f"{name}/{key}"].view_as(part))
+
+    def _converted(self, state: State) -> dict[str, Tensor]:
+        """Saved tensors in the layout that the network has today."""
+        return self.network.converted(state.tensors) if isinstance(self.network, PatchConv) else state.tensors
+
+    def _named(self, member: int) -> Iterator[tuple[str, nn.Parameter, Rows]]:
+        """A member's parameters by name, and where in each of them the member lives."""
+        if isinstance(self.network, StackedConv):
+            yield from ((name, weight, ...) for name, weight in self.network.members[member].named_parameters())
+            return
+        rows: Rows = slice(member * self.per_member, (member + 1) * self.per_member)
+        for name, weight in self.network.named_parameters():
+            yield name, weight, member if self.per_member == 1 else rows
+
+    @torch.no_grad()
+    def clip(self, gradients: Sequence[Tensor], max_norm: float) -> None:
+        """Scale each member's part of the gradients of all parameters to a norm of at most `max_norm`."""
+        if isinstance(self.network, StackedConv) or self.members == 1:
+            each = len(gradients) // self.members
+            for start in range(0, len(gradients), each):
+                _clip(gradients[start : start + each], max_norm)
+            return
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # (P,)
+        factor = (max_norm / (norms + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+
+
+def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
+    """As `torch.nn.utils.clip_grad_norm_` does."""
+    norm = torch.linalg.vector_norm(torch.stack(private_torch.norms(gradients)))
+    private_torch.scale_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1.0))
