@@ -102,8 +102,8 @@ def test_eta_of_zero_is_plain_whatever_the_potential() -> None:
         assert torch.equal(trained(config(**fields), steps=30).critics.weight_1, plain.critics.weight_1)
 
 
-def test_members_may_differ_in_eta_and_seed_only() -> None:
-    with pytest.raises(BadInput, match="eta and seed only"):
+def test_members_may_differ_only_in_what_is_a_number_per_member() -> None:
+    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.* and seed only"):
         make_agent([config(), config(gamma=0.5)])
 
 

@@ -15,15 +15,13 @@ from torch import Tensor, nn
 
 from bsrs.agents import private_torch
 from bsrs.agents.agent import Array
-from bsrs.agents.members import MEMBER_FIELDS, MemberTargets, Values, polyak_tau
+from bsrs.agents.members import MemberTargets, Values, polyak_tau
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
-
-ACTOR_CRITIC_MEMBER_FIELDS = MEMBER_FIELDS - {"potential"}  # policy and replay take different passes
 
 
 def q_tape(critics: Layers, obs: Tensor, action: Tensor) -> Tape:

@@ -7,7 +7,6 @@ only where eta is not zero: at eta = 0 this is plain DQN, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from bsrs.agents import targets
 from bsrs.agents.agent import Array, Finding, State, Transition, times_due
-from bsrs.agents.members import MEMBER_FIELDS, MemberTargets, Values, learning_rate, members_configs, target_interval
+from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
 from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP
 from bsrs.agents.population import Population, Stack, generators, stacked
@@ -30,9 +29,7 @@ _CONVOLUTIONS = {"nature": NATURE, "small": SMALL}
 
 
 class DQNAgent:
-    """P members that may differ in `member_fields`. `shaping` takes the place of what the configs say."""
-
-    member_fields: ClassVar[frozenset[str]] = MEMBER_FIELDS
+    """P members that may differ in the registry's `member_fields`. `shaping` takes the place of what configs say."""
 
     def __init__(
         self, configs: Sequence[DQNConfig], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None

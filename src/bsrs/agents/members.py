@@ -22,9 +22,6 @@ from bsrs.shaping import Shaper, Shaping
 
 Config = TypeVar("Config", bound=OffPolicyConfig)
 
-MEMBER_FIELDS = frozenset({"eta", "seed", "parts", "control", "potential", "potential_network", "learning_rate"})
-"""The config fields in which the members of one agent may differ."""
-
 UNSHAPED = ("scaled", "learning-rate", "faster-target", "rescaled")
 """Controls that change something else instead of shaping."""
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bsrs.agents.actor_critic import (
-    ACTOR_CRITIC_MEMBER_FIELDS,
     ActionRange,
     Networks,
     PolyakUpdate,
@@ -71,9 +70,7 @@ class Temperatures(nn.Module):
 
 
 class SACAgent:
-    """P members that may differ in `member_fields`. `shaping` takes the place of what the configs say."""
-
-    member_fields: ClassVar[frozenset[str]] = ACTOR_CRITIC_MEMBER_FIELDS
+    """P members that may differ in the registry's `member_fields`. `shaping` takes the place of what configs say."""
 
     def __init__(
         self, configs: Sequence[SACConfig], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None

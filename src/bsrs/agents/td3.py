@@ -7,14 +7,13 @@ With the potential `policy` the actor's actions are computed once, for V(s) and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bsrs.agents.actor_critic import (
-    ACTOR_CRITIC_MEMBER_FIELDS,
     ActionRange,
     Networks,
     PolyakUpdate,
@@ -44,9 +43,7 @@ class Policy(NamedTuple):
 
 
 class TD3Agent:
-    """P members that may differ in `member_fields`. `shaping` takes the place of what the configs say."""
-
-    member_fields: ClassVar[frozenset[str]] = ACTOR_CRITIC_MEMBER_FIELDS
+    """P members that may differ in the registry's `member_fields`. `shaping` takes the place of what configs say."""
 
     def __init__(
         self, configs: Sequence[TD3Config], spec: EnvSpec, *, device: str = "cpu", shaping: Shaping | None = None

@@ -66,7 +66,8 @@ class Algorithm:
         configs = list(configs)
         different = {name for config in configs for name in _differences(config, configs[0])} - self.member_fields
         if different:
-            allowed = " and ".join(sorted(self.member_fields))
+            *most, last = sorted(self.member_fields)
+            allowed = f"{', '.join(most)} and {last}"
             raise BadInput(f"the members of one {self.name} agent differ in {min(different)}; expected {allowed} only")
         return _load(self.agent)(configs, *arguments, **options)
 
@@ -84,6 +85,10 @@ class Algorithm:
         _load(self.run)(*arguments)
 
 
+# What the package's own agents take as a number per member: policy and replay potentials take different passes.
+_CRITICS_MEMBERS = frozenset({"eta", "seed", "parts", "control", "potential_network", "learning_rate"})
+_DQN_MEMBERS = _CRITICS_MEMBERS | {"potential"}
+
 _ROWS: dict[str, Algorithm] = {
     row.name: row
     for row in (
@@ -92,6 +97,7 @@ _ROWS: dict[str, Algorithm] = {
             summary="DQN: Atari, MinAtar, classic control",
             config="bsrs.config.dqn:DQNConfig",
             agent="bsrs.agents.dqn:DQNAgent",
+            member_fields=_DQN_MEMBERS,
             suits={"atari:*": "atari", "minatar:*": "minatar", "*": "classic"},
         ),
         Algorithm(
@@ -99,6 +105,7 @@ _ROWS: dict[str, Algorithm] = {
             summary="SAC: Pendulum, MuJoCo",
             config="bsrs.config.sac:SACConfig",
             agent="bsrs.agents.sac:SACAgent",
+            member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
             suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
         ),
@@ -116,6 +123,7 @@ _ROWS: dict[str, Algorithm] = {
             summary="TD3: Pendulum, MuJoCo",
             config="bsrs.config.td3:TD3Config",
             agent="bsrs.agents.td3:TD3Agent",
+            member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
             suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
         ),
