@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,11 +142,91 @@ class TestBounds:
         assert relaxed.sweeps != plain.sweeps
 
 
+def lake(name: str, **options: object) -> MDP:
+    return MDP.from_gymnasium(name, **options)
+
+
+# name -> a table that somebody tries first
+FIRST_TRIED = {
+    "FrozenLake": lambda: lake("FrozenLake-v1"),
+    "FrozenLake without slip": lambda: lake("FrozenLake-v1", is_slippery=False),
+    "FrozenLake 8x8": lambda: lake("FrozenLake8x8-v1"),
+    "FrozenLake 8x8 without slip": lambda: lake("FrozenLake8x8-v1", is_slippery=False),
+    "CliffWalking": lambda: lake("CliffWalking-v1"),
+    "slippery CliffWalking": lambda: lake("CliffWalking-v1", is_slippery=True),
+    "Taxi": lambda: lake("Taxi-v4"),
+    **{
+        f"paper, {goal}, slip {slip:g}": lambda goal=goal, slip=slip: grid_mdp("paper", goal=goal, slip=slip)
+        for goal in ("loop", "terminate", "reset")
+        for slip in (0.0, 0.2)
+    },
+    "two rooms": lambda: grid_mdp("two-rooms", slip=0.1),
+    "20x20": lambda: grid_mdp("20x20", slip=0.2),
+    "12x12 random rewards": lambda: grid_mdp("12x12", slip=0.2, random_rewards=0),
+    "chain": lambda: grid_mdp("1x50"),
+    "chain that ends": lambda: grid_mdp("1x50", slip=0.3, goal="terminate"),
+    "ring": lambda: MDP.from_arrays(np.roll(np.eye(9), 1, axis=1)[:, None], np.arange(9.0)[:, None]),
+    "garnet 100": lambda: MDP.garnet(100, 4, 5, seed=0),
+    "garnet 200, narrow": lambda: MDP.garnet(200, 3, 2, seed=1),
+}
+
+
+def iterations(mdp: MDP, gamma: float, start: np.ndarray) -> int:
+    """Applications of value iteration to a residual below 1e-6, in dense arithmetic of its own."""
+    p, value = mdp.transitions.toarray().reshape(*mdp.rewards.shape, -1), start
+    for count in range(1, 10**6):
+        image = (mdp.rewards + gamma * p @ value).max(axis=1)
+        if np.abs(image - value).max() < 1e-6:
+            return count
+        value = image
+    raise AssertionError("not converged")
+
+
 class TestAuto:
+    """Never more than 1.05 times value iteration's applications, plus three; a sweep counts 1 / A of one."""
+
+    @pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99, 0.999])
+    @pytest.mark.parametrize("name", FIRST_TRIED)
+    def test_never_loses(self, name, gamma):
+        mdp = FIRST_TRIED[name]()
+        found = solve(mdp, gamma, method="auto")
+        exact = solve(mdp, gamma, method="midrange", tol=1e-9)
+        assert found.outcome == "converged"
+        np.testing.assert_allclose(found.value, exact.value, atol=1e-6 / (1 - gamma))
+        # midrange makes value iteration's steps, and stops no later: only where that does not decide, count them
+        if found.work > 1.05 * solve(mdp, gamma, method="midrange").applications + 3:
+            assert found.work <= 1.05 * iterations(mdp, gamma, np.zeros(mdp.n_states)) + 3
+
+    @pytest.mark.parametrize("name", ["FrozenLake", "Taxi", "paper, loop, slip 0", "garnet 100"])
+    def test_never_loses_at_long_horizons(self, name):
+        mdp = FIRST_TRIED[name]()
+        found = solve(mdp, 0.9999, method="auto")
+        assert found.work <= 1.05 * solve(mdp, 0.9999, method="midrange").applications + 3
+
+    @given(mdps(), st.sampled_from([0.5, 0.9, 0.95]), seeds)
+    def test_never_loses_on_random_tables(self, mdp, gamma, seed):
+        init = table(seed, mdp.n_states, mdp.n_actions)
+        found = solve(mdp, gamma, init=init, method="auto")
+        assert found.work <= 1.05 * iterations(mdp, gamma, init.max(axis=1)) + 3
+
+    def test_keeps_its_savings(self):
+        """The looping 7x7 at 0.99: plain iteration takes 1,376."""
+        found = solve(grid_mdp("paper"), 0.99, method="auto")
+        assert solve(grid_mdp("paper"), 0.99).applications == 1376
+        assert found.work <= 26
+        assert solve(lake("FrozenLake-v1"), 0.99, method="auto").work <= 95  # of 305
+
     def test_says_what_it_picked(self):
-        assert solve(grid_mdp("paper"), 0.99, method="auto").method == "midrange"
+        assert solve(grid_mdp("paper"), 0.99, method="auto").method == "mpi"
         assert solve(grid_mdp("40x40", slip=0.2), 0.99, method="auto").method == "mpi"
-        assert solve(MDP.from_gymnasium("FrozenLake-v1"), 0.99, method="auto").method == "anderson"
+        assert solve(grid_mdp("paper"), 0.99, method="auto", temperature=0.1).method == "midrange"
+
+    @pytest.mark.parametrize("how", [{"method": "midrange"}, {"method": "mpi"}, {"method": "auto"}])
+    def test_a_row_that_ends_and_stores_a_zero(self, how):
+        """Two states; the first one's step ends with its reward, but the row keeps an explicit zero."""
+        rows = sparse.csr_array((np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 1, 2])), shape=(2, 2))
+        found = solve(MDP(rows, np.array([[1.0], [0.0]])), 0.99, **how)
+        np.testing.assert_allclose(found.value, [1.0, 0.0], atol=1e-4)
 
     @given(mdps(), discounts)
     def test_is_right(self, mdp, gamma):

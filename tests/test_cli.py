@@ -49,7 +49,7 @@ def test_solve(capsys):
 
 def test_solve_says_what_it_picked(capsys):
     document = json.loads(run(capsys, *"tabular solve --method auto --json".split()))
-    assert document["rows"][0]["method"] == "midrange"
+    assert document["rows"][0]["method"] == "mpi"
     assert "expected none: it chooses" in fails(capsys, *"tabular solve --method auto --eta 0.2".split())
 
 

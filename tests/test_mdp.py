@@ -174,3 +174,59 @@ def test_chain_of_a_stochastic_policy():
 def test_rewards_that_depend_on_the_next_state():
     mdp = MDP.from_arrays([[[0.25, 0.75]], [[0.0, 1.0]]], [[[4.0, 8.0]], [[0.0, 1.0]]])
     np.testing.assert_allclose(mdp.rewards, [[7.0], [1.0]])
+
+
+class TestLayouts:
+    """One table, however its arrays are laid out."""
+
+    p = np.random.default_rng(0).dirichlet(np.ones(4), size=(4, 3))  # (S, A, S)
+    r = np.random.default_rng(1).standard_normal((4, 3))
+
+    def assert_same(self, mdp: MDP, rewards: np.ndarray | None = None) -> None:
+        np.testing.assert_allclose(mdp.transitions.toarray(), self.p.reshape(12, 4))
+        np.testing.assert_allclose(mdp.rewards, self.r if rewards is None else rewards)
+        assert mdp.transitions.data.dtype == np.float64
+        assert mdp.transitions.indices.dtype == mdp.transitions.indptr.dtype == np.int32
+
+    def test_dense(self):
+        self.assert_same(MDP(self.p, self.r))
+        self.assert_same(MDP(self.p.transpose(1, 0, 2), self.r))
+        self.assert_same(MDP(self.p.reshape(12, 4), self.r))
+        self.assert_same(MDP(self.p.transpose(1, 0, 2).reshape(12, 4), self.r, layout="ASS"))
+        self.assert_same(MDP(self.p.tolist(), self.r.tolist()))
+
+    def test_sparse(self):
+        self.assert_same(MDP(sparse.csc_matrix(self.p.reshape(12, 4)), self.r))
+        self.assert_same(MDP([sparse.csr_matrix(self.p[:, a]) for a in range(3)], self.r))
+        self.assert_same(MDP([sparse.coo_array(self.p[s]) for s in range(4)], self.r))
+        self.assert_same(MDP(sparse.coo_array(self.p), self.r))
+
+    def test_rewards(self):
+        each = np.random.default_rng(2).standard_normal(self.p.shape)
+        expected = (self.p * each).sum(axis=2)
+        self.assert_same(MDP(self.p, each), expected)
+        self.assert_same(MDP(self.p.transpose(1, 0, 2), each.transpose(1, 0, 2)), expected)
+        by_action = [sparse.csr_array(self.p[:, a]) for a in range(3)]
+        self.assert_same(MDP(by_action, [sparse.csr_array(each[:, a]) for a in range(3)]), expected)
+        self.assert_same(MDP(self.p, self.r[:, 0]), np.repeat(self.r[:, :1], 3, axis=1))
+
+    def test_as_many_actions_as_states(self):
+        p = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 3))
+        with pytest.raises(BadInput, match=r"may be \(S, A, S\) or \(A, S, S\); say which: layout='SAS' or 'ASS'"):
+            MDP(p, np.zeros((3, 3)))
+        other = MDP(p.transpose(1, 0, 2), np.eye(3), layout="ASS")
+        np.testing.assert_array_equal(other.transitions.toarray(), p.reshape(9, 3))
+        np.testing.assert_array_equal(other.rewards, np.eye(3))
+
+    @pytest.mark.parametrize("shape", [(2, 3, 4), (5, 4), (4,), (0, 0, 0)])
+    def test_neither(self, shape):
+        with pytest.raises(BadInput, match="transitions have shape"):
+            MDP(np.zeros(shape), np.zeros((4, 3)))
+
+    def test_not_numbers(self):
+        with pytest.raises(BadInput, match="rewards cannot be read as an array of numbers"):
+            MDP(self.p, [["one"]])
+        with pytest.raises(BadInput, match="unknown layout 'SSA'"):
+            MDP(self.p, self.r, layout="SSA")
+        with pytest.raises(BadInput, match=r"terminates has shape \(4,\); expected \(4, 3\)"):
+            MDP(self.p, self.r, np.zeros(4))

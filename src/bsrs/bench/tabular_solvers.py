@@ -88,20 +88,21 @@ def quantecon_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solve
         from quantecon.markov import DiscreteDP
     except ImportError:
         raise MissingExtra("bsrs bench tabular", "dev") from None
-    n_states, n_actions = mdp.rewards.shape
-    pairs = np.repeat(np.arange(n_states), n_actions), np.tile(np.arange(n_actions), n_states)
-    problem = DiscreteDP(mdp.rewards.ravel(), sparse.csr_matrix(mdp.transitions), gamma, *pairs)
+    whole = closed(mdp)
+    states, actions = np.divmod(np.arange(whole.rewards.size), whole.n_actions)
+    problem = DiscreteDP(whole.rewards.ravel(), sparse.csr_matrix(whole.transitions), gamma, states, actions)
 
     def run(method: str, max_iter: int = 1_000_000, **settings: int) -> Answer:
         start = time.perf_counter()
         epsilon = 2 * guaranteed_error(gamma, tol)  # it promises half of its epsilon
         found = problem.solve(method=method, epsilon=epsilon, max_iter=max_iter, **settings)
         seconds = time.perf_counter() - start
-        return Answer(found.v, found.sigma, seconds, found.num_iter, found.num_iter * settings.get("k", 0))
+        value, policy = found.v[: mdp.n_states], found.sigma[: mdp.n_states]
+        return Answer(value, policy, seconds, found.num_iter, found.num_iter * settings.get("k", 0))
 
     run("modified_policy_iteration", max_iter=1)  # compiles
     solvers: Solvers = {f"quantecon mpi k={k}": partial(run, "modified_policy_iteration", k=k) for k in (20, 50)}
-    if n_states <= LARGEST_FACTORISATION:
+    if mdp.n_states <= LARGEST_FACTORISATION:
         solvers["quantecon pi"] = partial(run, "policy_iteration", max_iter=200)  # ties can make it cycle
     return {**solvers, "quantecon vi": partial(run, "value_iteration")}
 
@@ -112,10 +113,11 @@ def mdpsolver_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solve
         import mdpsolver
     except ImportError:
         raise MissingExtra("bsrs bench tabular", "dev") from None
+    whole = closed(mdp)
     lists = {
-        "rewards": mdp.rewards.tolist(),
-        "tranMatProbs": _nested(mdp, mdp.transitions.data),
-        "tranMatColumns": _nested(mdp, mdp.transitions.indices),
+        "rewards": whole.rewards.tolist(),
+        "tranMatProbs": _nested(whole, whole.transitions.data),
+        "tranMatColumns": _nested(whole, whole.transitions.indices),
     }
 
     def run(**settings: Any) -> Answer:
@@ -124,13 +126,24 @@ def mdpsolver_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solve
         start = time.perf_counter()
         model.solve(algorithm="mpi", tolerance=2 * guaranteed_error(gamma, tol), **settings)
         seconds = time.perf_counter() - start
-        return Answer(np.array(model.getValueVector()), np.array(model.getPolicy()), seconds, None, None)
+        value, policy = (np.array(part)[: mdp.n_states] for part in (model.getValueVector(), model.getPolicy()))
+        return Answer(value, policy, seconds, None, None)
 
     parallel = threads > 1 and mdp.n_states >= WORTH_THREADS
     return {
         "mdpsolver mpi": partial(run, update="standard", parallel=parallel),
         "mdpsolver mpi gs": partial(run, update="gs"),
     }
+
+
+def closed(mdp: MDP) -> MDP:
+    """The same table with a last state where episodes end up: the peers know no other way of ending."""
+    if not mdp.may_end:
+        return mdp
+    ends = sparse.csr_array(1.0 - mdp.transitions.sum(axis=1).reshape(-1, 1))
+    stay = sparse.csr_array((np.ones(mdp.n_actions), (range(mdp.n_actions), [mdp.n_states] * mdp.n_actions)))
+    rows = sparse.vstack([sparse.hstack([mdp.transitions, ends]), stay])
+    return MDP(rows, np.vstack([mdp.rewards, np.zeros((1, mdp.n_actions))]))
 
 
 def _nested(mdp: MDP, entries: Floats | Ints) -> list[list[list[float]]]:

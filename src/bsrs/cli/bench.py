@@ -80,7 +80,7 @@ class BenchTabularArguments(BenchArguments):
 
 def tabular(arguments: BenchTabularArguments) -> None:
     """Seconds and applications of tabular solvers."""
-    from bsrs.bench.tabular import FULL, GAMMAS, QUICK, Plan, bench
+    from bsrs.bench.tabular import FULL, GAMMAS, HORIZONS, QUICK, Plan, bench
 
     named = tuple((table, gamma) for table in arguments.mdp for gamma in arguments.gamma or GAMMAS)
     cases = named or (QUICK if arguments.quick else FULL)
@@ -89,6 +89,7 @@ def tabular(arguments: BenchTabularArguments) -> None:
         rounds=2 if arguments.quick else 3,
         limit=min(arguments.limit, 5.0) if arguments.quick else arguments.limit,
         threads=arguments.threads,
+        horizons=arguments.gamma or (HORIZONS[:3] if arguments.quick else HORIZONS),
     )
     document = bench(plan, tell=_tell)
     if arguments.json:
@@ -100,6 +101,9 @@ def tabular(arguments: BenchTabularArguments) -> None:
         print_table(f"{table}, gamma {gamma:g}: median seconds; errors relative to the largest value", shown)
     for row in document["stopped"]:
         print(f"stopped after {row['limit']:g} s: {row['solver']} on {row['mdp']}, gamma {row['gamma']:g}")
+    print_table(
+        "applications of auto beside plain value iteration's: kept if below 1.05 times plus 3", document["promise"]
+    )
     print_table("our fastest beside the peers' fastest", document["best"])
     print_table("one application, 1000x1000 deterministic grid, beside copying memory", [document["bandwidth"]])
 

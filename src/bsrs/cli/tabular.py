@@ -23,14 +23,14 @@ def solve(config: SolveTable) -> None:
     """Solve for each eta and print how it went, the value and the policy."""
     mdp = _mdp(config)
     rows, solution = [], None
-    for text in config.eta:
+    for text in config.eta or ("0",):
         eta = _number(text)
         with watch_residual(config.tol, f"{config.map}, eta {text}") as watch:
             solution = solve_table(
                 mdp,
                 config.gamma,
                 eta=eta,
-                method=config.method,
+                method=config.method or ("iterate" if config.eta else "auto"),
                 tol=config.tol,
                 max_steps=config.max_steps,
                 threads=config.threads or None,

@@ -29,10 +29,11 @@ class Table:
 class SolveTable(Table):
     """Solve one table exactly."""
 
-    eta: tuple[str, ...] = ("0",)
+    eta: tuple[str, ...] = ()
     """Shape-scales, one solution for each: numbers, or aitken, anderson, spectral (they choose themselves)."""
-    method: Literal["iterate", "midrange", "mpi", "auto"] = "iterate"
-    """The paper's iteration, a solver for large tables, or what suits the table."""
+    method: Literal["iterate", "midrange", "mpi", "auto"] | None = None
+    """The paper's iteration (taken if etas are given), or the solver that never needs much more than plain value
+    iteration and mostly far less (auto, taken if none is given)."""
     max_steps: int = 1_000_000
     """Give up after so many applications of the operator."""
     threads: int = 0

@@ -207,7 +207,7 @@ class _Run:
 
     def __init__(self, backup: Backup, start: Floats, rule: Rule, n_points: int, tol: float) -> None:
         self._backup, self._rule, self._n_points = backup, rule, n_points
-        self.ledger = _Ledger(backup.gamma, tol, not backup.may_end)
+        self.ledger = _Ledger(backup.gamma, tol, not backup.mdp.may_end)
         self.residuals: list[float] = []
         self._points: list[Point] = []
         self._refused = 0  # proposals in a row

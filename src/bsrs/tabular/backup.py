@@ -17,7 +17,7 @@ from bsrs.tabular.operators import expected_next, greedy_policy, state_value
 if TYPE_CHECKING:
     from bsrs.tabular.kernels import Table
 
-# From this many transitions on the kernels are worth the seconds that compiling them takes, once per machine.
+# From this many transitions on a step is worth two threads; below, `small` makes the whole solve one compiled call.
 LARGE = 200_000
 
 
@@ -65,12 +65,6 @@ class Backup:
 
         kernels.set_threads(self._threads)
         return kernels.compact(self.mdp, self.dtype)
-
-    @cached_property
-    def may_end(self) -> bool:
-        """Whether some step can end the episode: then a constant added to the value does not pass through B."""
-        ends = self.mdp.terminates is not None and bool(self.mdp.terminates.any())
-        return ends or bool((np.diff(self.mdp.transitions.indptr) == 0).any())
 
     def __call__(self, value: Floats) -> Point:
         image = np.empty_like(value)

@@ -12,7 +12,8 @@ import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
-from bsrs.tabular.mdp import MDP, Floats, Ints, compressed_rows
+from bsrs.tabular.layouts import Floats, Ints, compressed_rows
+from bsrs.tabular.mdp import MDP
 from bsrs.tabular.memory import require_table
 
 Goal = Literal["loop", "terminate", "reset"]

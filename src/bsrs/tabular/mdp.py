@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,26 @@ import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
+from bsrs.tabular.layouts import Floats, Ints, Layout, canonical, compressed_rows
 from bsrs.tabular.memory import require_table
 
-Floats = npt.NDArray[np.floating[Any]]
-Ints = npt.NDArray[np.integer[Any]]
+__all__ = ["MDP", "Floats", "Ints", "check_gamma"]
 
 # Rows are sums of a few dozen products at most: anything further from one is an error in the data.
 ROW_SUM_TOLERANCE = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class MDP:
-    """S states, A actions. Row `s * A + a` of `transitions` holds the probabilities of the next state.
+    """S states, A actions: `MDP(transitions, rewards)`, from dense or sparse arrays.
+
+    `transitions` are probabilities of the next state: (S, A, S), (A, S, S), or (S * A, S) with row `s * A + a` for
+    each state and action; a list of matrices will do. Three axes are told apart by their lengths, or by `layout`:
+    "SAS" or "ASS". `rewards` are (S, A), (S,), or of the transitions' shape if they depend on the next state.
 
     A row sums to one, or to zero: then the step ends the episode. Where a step ends it only sometimes, give
-    `terminates`, the probability of that for each state and action. `rewards` are expected ones, r(s, a);
-    `start` is the distribution of the first state (uniform if it is not given).
+    `terminates`, the probability of that for each state and action. `start` is the distribution of the first state
+    (uniform if it is not given). Held as one sparse matrix, (S * A, S), and expected rewards r(s, a).
     """
 
     transitions: sparse.csr_array  # (S * A, S)
@@ -34,20 +39,29 @@ class MDP:
     terminates: Floats | None = None  # (S, A)
     start: Floats | None = None  # (S,)
 
-    def __post_init__(self) -> None:
-        if self.rewards.ndim != 2:
-            raise BadInput(f"rewards have shape {self.rewards.shape}; expected (states, actions)")
-        n_states, n_actions = self.rewards.shape
-        expected = (n_states * n_actions, n_states)
-        if self.transitions.shape != expected:
-            raise BadInput(f"transitions have shape {self.transitions.shape}; expected {expected} to fit the rewards")
-        _check_finite(self.rewards, n_actions)
-        _check_rows(self.transitions, self.terminates, n_actions)
-        if self.start is not None and (self.start.shape != (n_states,) or not np.isclose(self.start.sum(), 1.0)):
+    def __init__(
+        self,
+        transitions: Any,
+        rewards: Any,
+        terminates: npt.ArrayLike | None = None,
+        start: npt.ArrayLike | None = None,
+        *,
+        layout: Layout | None = None,
+    ) -> None:
+        rows, r = canonical(transitions, rewards, layout)
+        ends = None if terminates is None else np.ascontiguousarray(terminates, dtype=np.float64)
+        first = None if start is None else np.asarray(start, dtype=np.float64)
+        n_states, n_actions = r.shape
+        if ends is not None and ends.shape != r.shape:
+            raise BadInput(f"terminates has shape {ends.shape}; expected {r.shape} as the rewards")
+        _check_finite(r, n_actions)
+        _check_rows(rows, ends, n_actions)
+        if first is not None and (first.shape != (n_states,) or not np.isclose(first.sum(), 1.0)):
             raise BadInput(
-                f"start distribution has shape {self.start.shape} and sum {self.start.sum():g}; "
-                f"expected ({n_states},) and 1"
+                f"start distribution has shape {first.shape} and sum {first.sum():g}; expected ({n_states},) and 1"
             )
+        for name, part in (("transitions", rows), ("rewards", r), ("terminates", ends), ("start", first)):
+            object.__setattr__(self, name, part)
 
     @property
     def n_states(self) -> int:
@@ -63,6 +77,13 @@ class MDP:
         p = self.transitions
         parts = [p.data, p.indices, p.indptr, self.rewards, self.terminates, self.start]
         return sum(part.nbytes for part in parts if part is not None)
+
+    @cached_property
+    def may_end(self) -> bool:
+        """Whether some step can end the episode. Rows are summed, for one may end and still store a zero."""
+        if self.terminates is not None and self.terminates.any():
+            return True
+        return bool((self.transitions.sum(axis=1) < 0.5).any())
 
     def start_distribution(self) -> Floats:
         """(S,) probabilities of the first state."""
@@ -93,20 +114,10 @@ class MDP:
         start: npt.ArrayLike | None = None,
     ) -> MDP:
         """From dense probabilities (S, A, S) and rewards (S, A), or (S, A, S) if they depend on the next state."""
-        p = np.asarray(transitions, dtype=np.float64)
-        r = np.asarray(rewards, dtype=np.float64)
-        if p.ndim != 3 or p.shape[0] != p.shape[2]:
-            raise BadInput(f"transitions have shape {p.shape}; expected (states, actions, states)")
-        if r.shape == p.shape:
-            r = (p * r).sum(axis=2)
-        if r.shape != p.shape[:2]:
-            raise BadInput(f"rewards have shape {r.shape}; expected {p.shape[:2]} or {p.shape}")
-        return cls(
-            compressed_rows(p.reshape(-1, p.shape[2])),
-            r,
-            None if terminates is None else np.asarray(terminates, dtype=np.float64),
-            None if start is None else np.asarray(start, dtype=np.float64),
-        )
+        p, r = np.asarray(transitions, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
+        if p.ndim != 3 or r.ndim == 1:
+            raise BadInput(f"arrays have shapes {p.shape} and {r.shape}; expected (S, A, S) and (S, A) or (S, A, S)")
+        return cls(p, r, terminates, start, layout="SAS")
 
     @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> MDP:
@@ -152,15 +163,6 @@ def check_gamma(gamma: float) -> float:
     if not 0.0 <= gamma < 1.0:
         raise BadInput(f"gamma is {gamma}; expected a number in [0, 1)")
     return float(gamma)
-
-
-def compressed_rows(matrix: Any) -> sparse.csr_array:
-    """Compressed rows with 32-bit indices, duplicates summed: the form that the operators stream through."""
-    rows = sparse.csr_array(matrix)
-    rows.sum_duplicates()
-    rows.indices = rows.indices.astype(np.int32, copy=False)
-    rows.indptr = rows.indptr.astype(np.int32, copy=False)
-    return rows
 
 
 def _check_finite(rewards: Floats, n_actions: int) -> None:

@@ -1,4 +1,4 @@
-"""Solvers for large tables: the constant mode removed, and policies evaluated cheaply between maximisations.
+"""The solver that never loses: the constant mode removed, and policies evaluated cheaply as far as it pays.
 
 Where no episode ends, a constant added to the value passes through B, times gamma. It is the mode that dies slowest,
 and the one that need not be iterated at all: if the residual B U - U lies between `low` and `high`, then
@@ -7,21 +7,22 @@ and the one that need not be iterated at all: if the residual B U - U lies betwe
 
 so U may be shifted by the middle of that interval at any time, and half its width is the error that is left. Read as
 shaping, the shift is a constant potential: adding phi = c takes (1 - gamma) c from every reward, which is reward
-centering. Where episodes end, nothing is won beyond the end, so the interval must contain zero.
+centering. Where episodes end, nothing is won beyond the end, so the interval must contain zero. Stopping at half a
+width below `tol` bounds the error by gamma / (1 - gamma) * tol, exactly as stopping plain iteration at a residual
+below `tol` does; so `midrange`, plain value iteration with this rule, never takes a step more.
 
-- `midrange`: value iteration (relaxed by eta, if one is given) that stops by the width and shifts at the end.
-- `mpi`, relaxed modified policy iteration: after each maximisation the greedy policy's own operator, which has S rows
-  instead of S * A, is repeated (relaxed by eta) until the width has shrunk; then the shift. In the same reading the
-  potential then is the policy's value so far.
-
-Stopping at half a width below `tol` bounds the error by gamma / (1 - gamma) * tol, exactly as stopping plain
-iteration at a residual below `tol` does.
+`mpi`, modified policy iteration, repeats the greedy policy's own operator between maximisations: S rows instead of
+S * A. Such a sweep is worth a maximisation while the policy is the right one, and nothing while value still travels.
+`plan_sweeps` decides how many: it doubles their number as long as the next maximisation confirms what they gained,
+and otherwise falls back to plain iteration, with a purse that limits what may be lost. An eta relaxes what is
+repeated: the sweeps, or `midrange`'s maximisation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -32,7 +33,13 @@ Watch = Callable[[int, float], None]
 
 # A policy is evaluated until the width is SHRINK times that of the last maximisation, in at most MOST_SWEEPS sweeps.
 SHRINK = 0.1
-MOST_SWEEPS = 50
+MOST_SWEEPS = 64
+# Sweeps that gained nothing may cost this share of the maximisations, plus an allowance in applications.
+SHARE, ALLOWANCE = 0.05, 2.0
+
+# sweeps to make, what the purse holds, refusals in a row, maximisations to wait before sweeps are tried again
+Plan = tuple[int, float, int, int]
+FIRST_PLAN: Plan = (0, 0.0, 0, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +52,25 @@ class Bounded:
     sweeps: int  # applications of a policy's own operator, each about 1 / A of the work
 
 
-def midrange(
-    backup: Backup, value: Floats, *, eta: float = 0.0, tol: float, max_steps: int, watch: Watch | None = None
-) -> Bounded:
-    """Relaxed value iteration, stopped by the width of the residual's range."""
-    value, out = value.copy(), np.empty_like(value)
-    residuals: list[float] = []
-    while True:
-        low, high = _bounds(backup, backup.apply(value, out, omega=1.0 + eta))
-        residuals.append((high - low) / 2)
-        if watch is not None:
-            watch(len(residuals), residuals[-1])
-        if residuals[-1] < tol or len(residuals) >= max_steps:
-            break
-        value, out = out, value
-    return Bounded(_centred(backup, value, low, high), residuals[-1] < tol, np.array(residuals), 0)
+def plan_sweeps(  # compiled in `small`, so that both drivers decide alike
+    plan: Plan, n_actions: int, most: int, step: int, before: float, after: float, swept: float, used: int
+) -> Plan:
+    """How many sweeps follow maximisation number `step`.
+
+    Its half width is `after`, that of the maximisation before was `before`; `used` sweeps between them ended at
+    `swept`. They are confirmed if at least half of what they seemed to gain (in logarithms) is there.
+    """
+    sweeps, purse, refused, wait = plan
+    if used == 0:
+        wait -= 1
+        sweeps = 1 if wait <= 0 else 0
+    elif 2 * np.log(before / after) >= np.log(before / max(swept, SHRINK * before)):
+        sweeps, purse, refused = 2 * sweeps, purse + 0.5 * used * (1 - 1 / n_actions), 0
+    else:
+        sweeps, purse, refused = sweeps // 4, purse - used / n_actions, min(refused + 1, 20)
+        wait = 2**refused
+    affordable = max(int((SHARE * step + ALLOWANCE + purse) * n_actions), 0)
+    return min(sweeps, affordable, most), purse, refused, wait
 
 
 def modified_policy_iteration(
@@ -72,30 +83,36 @@ def modified_policy_iteration(
     most_sweeps: int = MOST_SWEEPS,
     watch: Watch | None = None,
 ) -> Bounded:
-    """Maximise, follow the greedy policy for some relaxed sweeps, remove the constant mode; again."""
-    chain = Chain(backup)
-    value, out = value.copy(), np.empty_like(value)
-    policy = np.empty(backup.mdp.n_states, dtype=np.int32)
+    """Maximise, follow the greedy policy for as many sweeps as pay, remove the constant mode; again."""
+    chain = None
+    value, out, omega = value.copy(), np.empty_like(value), 1.0 + eta
+    first_omega = 1.0 if most_sweeps else omega  # what is relaxed is what is repeated
+    policy = np.empty(backup.mdp.n_states, dtype=np.int32) if most_sweeps else None
     residuals: list[float] = []
-    sweeps = 0
+    sweeps, plan, used, swept, before = 0, FIRST_PLAN, 0, 0.0, 1.0
     while True:
-        low, high = _bounds(backup, backup.apply(value, out, policy=policy))
-        residuals.append((high - low) / 2)
+        low, high = _bounds(backup, backup.apply(value, out, omega=first_omega, policy=policy))
+        residuals.append(after := (high - low) / 2)
         if watch is not None:
-            watch(len(residuals), residuals[-1])
-        if residuals[-1] < tol or len(residuals) >= max_steps:
+            watch(len(residuals), after)
+        if after < tol or len(residuals) >= max_steps:
             break
-        chain.follow(policy)
         value, out = out, value
-        for _ in range(most_sweeps):
-            low, high = _bounds(backup, chain.apply(value, out, omega=1.0 + eta))
-            value, out = out, value
-            sweeps += 1
-            if (high - low) / 2 < max(SHRINK * residuals[-1], tol / 2):
-                break
-        if not backup.may_end:
+        plan = plan_sweeps(plan, backup.mdp.n_actions, most_sweeps, len(residuals), before, after, swept, used)
+        before, used = after, 0
+        if plan[0] and policy is not None:
+            chain = chain or Chain(backup)
+            chain.follow(policy)
+        while chain and used < plan[0] and (used == 0 or swept >= max(SHRINK * before, tol / 2)):
+            low, high = _bounds(backup, chain.apply(value, out, omega=omega))
+            value, out, used, swept = out, value, used + 1, (high - low) / 2
+        sweeps += used
+        if not backup.mdp.may_end:
             value += backup.gamma / (1.0 - backup.gamma) * (low + high) / 2
-    return Bounded(_centred(backup, value, low, high), residuals[-1] < tol, np.array(residuals), sweeps)
+    return Bounded(_centred(backup, value, low, high), after < tol, np.array(residuals), sweeps)
+
+
+midrange = partial(modified_policy_iteration, most_sweeps=0)
 
 
 def policy_value(backup: Backup, policy: Ints, *, tol: float, max_steps: int = 1_000_000) -> Floats:
@@ -114,7 +131,7 @@ def policy_value(backup: Backup, policy: Ints, *, tol: float, max_steps: int = 1
 
 def _bounds(backup: Backup, span: tuple[float, float]) -> tuple[float, float]:
     low, high = span
-    return (min(low, 0.0), max(high, 0.0)) if backup.may_end else (low, high)
+    return (min(low, 0.0), max(high, 0.0)) if backup.mdp.may_end else (low, high)
 
 
 def _centred(backup: Backup, value: Floats, low: float, high: float) -> Floats:

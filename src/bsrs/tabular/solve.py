@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from bsrs.errors import BadInput, unknown
 from bsrs.tabular.adaptive import accelerate
-from bsrs.tabular.backup import Backup
+from bsrs.tabular.backup import Backup, is_large
 from bsrs.tabular.iterate import Batch, Outcome, Watch, solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import greedy_policy, state_value
-from bsrs.tabular.policy_iteration import midrange, modified_policy_iteration
+from bsrs.tabular.policy_iteration import MOST_SWEEPS, midrange, modified_policy_iteration
 
 Method = Literal["iterate", "midrange", "mpi", "auto"]
-
-SMALL = 1_000  # states: the paper's sizes, where the bookkeeping of policies costs more than it saves
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +34,11 @@ class Solution:
     method: str = "iterate"  # what was done
     schedule: Floats | None = None  # eta of each step, where it was chosen as the solve went on
     sweeps: int = 0  # applications of a single policy's operator, each about 1 / A of the work
+
+    @property
+    def work(self) -> float:
+        """Applications, and sweeps by the rows that they read: what compares with plain iteration's applications."""
+        return float(self.applications + self.sweeps / self.q.shape[1])
 
     @property
     def optimal_value(self) -> Floats:
@@ -70,6 +73,10 @@ def solve(
         raise unknown("method", method, get_args(Method))
     _check_tol(tol, dtype, mdp, gamma)
     first = None if init is None else np.broadcast_to(np.asarray(init, dtype=np.float64), mdp.rewards.shape)
+    if method == "auto":
+        method, eta = _choose(eta, temperature)
+    if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
+        return _solve_small(mdp, gamma, method, _one_number(method, eta), first, tol, max_steps, watch)
     if method == "iterate" and not isinstance(eta, str):
         scale = np.asarray(eta, dtype=np.float64)
         batch = solve_many(
@@ -86,36 +93,59 @@ def solve(
         )
         return _constant_solution(batch, scale, gamma, temperature)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
-    if method == "auto":
-        method, eta = _choose(backup, eta)
-    if isinstance(eta, str):
-        if method != "iterate":
-            raise BadInput(f"method {method} was given eta {eta!r}; expected a number: it repeats one relaxation")
-        return _solve_adaptive(backup, eta, first, tol, max_steps, memory, watch)
-    return _solve_bounded(backup, method, eta, first, tol, max_steps, watch)
+    if method == "iterate":
+        return _solve_adaptive(backup, cast(str, eta), first, tol, max_steps, memory, watch)
+    return _solve_bounded(backup, method, _one_number(method, eta), first, tol, max_steps, watch)
 
 
 def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
     if not tol > 0:
         raise BadInput(f"tol is {tol}; expected a positive number")
-    largest = float(np.abs(mdp.rewards).max()) / (1.0 - check_gamma(gamma))
+    check_gamma(gamma)
+    if dtype is np.float64:
+        return
+    largest = float(np.abs(mdp.rewards).max()) / (1.0 - gamma)
     finest = 4.0 * float(np.finfo(dtype).eps) * largest
-    if np.dtype(dtype) != np.float64 and tol < finest:
+    if tol < finest:
         raise BadInput(f"tol is {tol:g}; {np.dtype(dtype)} resolves values up to {largest:g} to {finest:.1g} at best")
 
 
-def _choose(backup: Backup, eta: object) -> tuple[Method, float | str]:
-    """Where no episode ends, removing the constant mode beats everything, with cheap sweeps once value has to travel.
-
-    Where one may end, there is no such mode: mixing takes its place, until tables are too large for it to pay.
-    """
+def _choose(eta: object, temperature: float) -> tuple[Method, float | str]:
+    """The solver that never loses; the soft maximum has no greedy policy to follow."""
     if not (isinstance(eta, (int, float)) and eta == 0):
         raise BadInput(f"method auto was given eta {eta!r}; expected none: it chooses")
-    if backup.temperature != 0.0:
-        return "iterate", "anderson"
-    if backup.may_end:
-        return ("mpi", 0.0) if backup.is_large else ("iterate", "anderson")
-    return ("mpi", 0.0) if backup.mdp.n_states > SMALL else ("midrange", 0.0)
+    return ("mpi" if temperature == 0.0 else "midrange"), 0.0
+
+
+def _one_number(method: Method, eta: Any) -> float:
+    if isinstance(eta, str):
+        raise BadInput(f"method {method} was given eta {eta!r}; expected a number: it repeats one relaxation")
+    if np.ndim(eta) != 0 or not np.isfinite(eta):
+        raise BadInput(f"method {method} was given an eta of shape {np.shape(eta)}; expected one finite number")
+    return float(eta)
+
+
+def _solve_small(
+    mdp: MDP,
+    gamma: float,
+    method: Method,
+    eta: float,
+    init: Floats | None,
+    tol: float,
+    max_steps: int,
+    watch: Watch | None,
+) -> Solution:
+    from bsrs.tabular.small import solve_small
+
+    start = np.zeros(mdp.n_states) if init is None else init.max(axis=1)
+    most = MOST_SWEEPS if method == "mpi" else 0
+    found = solve_small(mdp, gamma, start, omega=1.0 + eta, tol=tol, max_steps=max_steps, most_sweeps=most)
+    q, value, policy, residuals, sweeps = found
+    count, last = len(residuals), float(residuals[-1])
+    if watch is not None:
+        watch(count, last)
+    outcome: Outcome = "converged" if last < tol else "exhausted"
+    return Solution(q, value, policy, count, residuals, outcome, 0.0, gamma, method, sweeps=sweeps)
 
 
 def _solve_adaptive(
@@ -127,12 +157,10 @@ def _solve_adaptive(
 
 
 def _solve_bounded(
-    backup: Backup, method: Method, eta: Any, init: Floats | None, tol: float, max_steps: int, watch: Watch | None
+    backup: Backup, method: Method, eta: float, init: Floats | None, tol: float, max_steps: int, watch: Watch | None
 ) -> Solution:
-    if np.ndim(eta) != 0 or not np.isfinite(eta):
-        raise BadInput(f"method {method} was given an eta of shape {np.shape(eta)}; expected one finite number")
     run = midrange if method == "midrange" else modified_policy_iteration
-    end = run(backup, backup.first_value(init), eta=float(eta), tol=tol, max_steps=max_steps, watch=watch)
+    end = run(backup, backup.first_value(init), eta=eta, tol=tol, max_steps=max_steps, watch=watch)
     return _solution(backup, end.value, end.residuals, end.converged, method=method, sweeps=end.sweeps)
 
 

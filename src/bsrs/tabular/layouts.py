@@ -1,0 +1,108 @@
+"""Transition arrays as people have them, brought into the one form that everything here streams through."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from bsrs.errors import BadInput, unknown
+
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+Layout = Literal["SAS", "ASS"]
+
+
+def compressed_rows(matrix: Any) -> sparse.csr_array:
+    """Compressed rows with 32-bit indices, duplicates summed: the form that the operators stream through."""
+    rows = sparse.csr_array(matrix)
+    rows.sum_duplicates()
+    rows.indices = rows.indices.astype(np.int32, copy=False)
+    rows.indptr = rows.indptr.astype(np.int32, copy=False)
+    return rows
+
+
+def canonical(transitions: Any, rewards: Any, layout: Layout | None = None) -> tuple[sparse.csr_array, Floats]:
+    """(S * A, S) rows of probabilities, state by state, and (S, A) expected rewards."""
+    if layout is not None and layout not in get_args(Layout):
+        raise unknown("layout", layout, get_args(Layout))
+    stacked, shape = _stacked(transitions, "transitions")
+    given, reward_shape = _stacked(rewards, "rewards")
+    layout = layout or (_told_apart(shape) if len(shape) == 3 else "SAS")
+    n_states, n_actions = _sizes(shape, reward_shape, layout)
+    # action by action, row a * S + s has to become row s * A + a
+    order = None if layout == "SAS" else np.arange(n_states * n_actions).reshape(n_actions, n_states).T.ravel()
+    if reward_shape == shape:
+        r = _product_sums(stacked, given)
+        r = (r if order is None else r[order]).reshape(n_states, n_actions)
+    elif reward_shape == (n_states, n_actions):
+        r = _dense(given)
+    elif reward_shape == (n_states,):
+        r = np.repeat(_dense(given).reshape(-1, 1), n_actions, axis=1)
+    else:
+        raise BadInput(
+            f"rewards have shape {reward_shape}; expected ({n_states}, {n_actions}) for states and actions, or {shape}"
+        )
+    rows = compressed_rows(stacked).astype(np.float64, copy=False)
+    rows = rows if order is None else compressed_rows(rows[order])
+    return rows, np.ascontiguousarray(r, dtype=np.float64)
+
+
+def _sizes(shape: tuple[int, ...], reward_shape: tuple[int, ...], layout: Layout) -> tuple[int, int]:
+    """How many states and actions the transitions have."""
+    n_states = shape[-1]
+    n_actions = int(np.prod(shape[:-1])) // n_states
+    wanted: tuple[int, ...] = (n_states, n_actions, n_states) if layout == "SAS" else (n_actions, n_states, n_states)
+    axes = "(states, actions, states)" if layout == "SAS" else "(actions, states, states)"
+    if len(shape) == 2:
+        fits = len(reward_shape) != 2 or reward_shape == ((n_states, n_actions) if n_actions == 1 else reward_shape)
+        wanted = (n_states * n_actions, n_states) if fits else (reward_shape[0] * reward_shape[1], reward_shape[0])
+        axes = f"{wanted} to fit the rewards"
+    if shape != wanted:
+        raise BadInput(f"transitions have shape {shape}; expected {axes}")
+    return n_states, n_actions
+
+
+def _told_apart(shape: tuple[int, ...]) -> Layout:
+    if shape[1] == shape[2] != shape[0]:
+        return "ASS"
+    if shape[0] == shape[2] != shape[1] or shape == (1, 1, 1):
+        return "SAS"
+    if shape[0] == shape[1] == shape[2]:
+        raise BadInput(
+            f"transitions have shape {shape}, which may be (S, A, S) or (A, S, S); say which: layout='SAS' or 'ASS'"
+        )
+    raise BadInput(f"transitions have shape {shape}; expected (states, actions, states) or (actions, states, states)")
+
+
+def _stacked(array: Any, what: str) -> tuple[Any, tuple[int, ...]]:
+    """The array with its leading axes made one, and its own shape."""
+    if isinstance(array, (list, tuple)) and any(sparse.issparse(part) for part in array):
+        shapes = {part.shape for part in array}
+        if len(shapes) != 1:
+            raise BadInput(f"{what} are a list of matrices of different shapes, {sorted(shapes)}; expected one shape")
+        return sparse.vstack([sparse.csr_array(part) for part in array], format="csr"), (len(array), *shapes.pop())
+    if not sparse.issparse(array):
+        try:
+            array = np.asarray(array, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{what} cannot be read as an array of numbers: {error}") from None
+    shape = tuple(array.shape)
+    if not 1 <= len(shape) <= 3 or (what == "transitions" and len(shape) == 1):
+        raise BadInput(f"{what} have shape {shape}; expected one for each state, action and next state")
+    if not all(shape):
+        raise BadInput(f"{what} have shape {shape}; expected at least one state and one action")
+    return array.reshape(-1, shape[-1]) if len(shape) == 3 else array, shape
+
+
+def _dense(array: Any) -> Floats:
+    return np.asarray(array.toarray() if sparse.issparse(array) else array, dtype=np.float64)
+
+
+def _product_sums(transitions: Any, rewards: Any) -> Floats:
+    """E[r(s, a, s')], row by row."""
+    if sparse.issparse(transitions):
+        return np.asarray(sparse.csr_array(transitions).multiply(rewards).sum(axis=1)).reshape(-1)
+    return np.asarray((transitions * _dense(rewards)).sum(axis=1))
