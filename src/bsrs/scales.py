@@ -31,6 +31,28 @@ class Seen:
     terminated: Array
 
 
+@dataclass(frozen=True)
+class Returned:
+    """States of one member's recent episodes: what was really returned from there, and what its networks predict.
+
+    An episode that has not terminated, or was cut, is seen up to some end: the value there counts by `tail`, which is
+    gamma to the power of the steps to it, and zero after a true end. All are NumPy arrays of shape (N,).
+    """
+
+    step: int
+    episode: Array
+    """To which episode each state belongs: 0, 1, ..."""
+    reward: Array
+    """The discounted sum of the rewards from the state to the end of what was seen."""
+    tail: Array
+    value: Array
+    """V of the online network."""
+    target_value: Array
+    """V of the target network."""
+    end_value: Array
+    """The mean of both networks' V at the end of what was seen."""
+
+
 class ShapeScale:
     """What eta is. A scale of your own writes `__call__`; one that learns writes `init`, `at` and `update` as well.
 
@@ -40,7 +62,11 @@ class ShapeScale:
 
     depends_on_state: bool = True
     update_every: int = 0
-    """Batches between two calls of `update`; 0 for a scale that does not learn."""
+    """Batches between two calls of `update`; 0 for a scale that does not learn from batches."""
+    reviews_returns: bool = False
+    """Whether `review` is called once per period of the target network."""
+    mixes: bool = False
+    """Whether `mix` says how much of the online network is in the bootstrap, in place of `potential_network`."""
 
     def __call__(self, step: int, state: Array = None) -> Array:
         """eta at a training step and, where it depends on them, for a batch of states."""
@@ -57,6 +83,14 @@ class ShapeScale:
     def update(self, memory: Memory, seen: Seen) -> Memory:
         """What is remembered after a batch. The old memory is left as it is."""
         return memory
+
+    def review(self, memory: Memory, returned: Returned) -> Memory:
+        """What is remembered after a look at recent returns. The old memory is left as it is."""
+        return memory
+
+    def mix(self, memory: Memory, step: int) -> float:
+        """b, the share of the online network in the bootstrap: `(1-b) * Vt(s') + b * V(s')`."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -164,6 +198,10 @@ def as_scale(eta: ShapeScale | Callable[..., Array] | float | str | Array) -> Sh
 
 def _parse_scale(text: str) -> ShapeScale:
     kind, _, rest = text.partition(":")
+    if kind == "auto":
+        from bsrs.auto import auto  # here, because it is made of scales
+
+        return auto(rest)
     try:
         if not rest:
             return as_scale(float(kind))

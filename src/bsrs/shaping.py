@@ -36,6 +36,7 @@ from bsrs.scales import (
     Memory,
     PerState,
     Piecewise,
+    Returned,
     Seen,
     ShapeScale,
     as_scale,
@@ -176,13 +177,23 @@ class Shaper:
         self._batches = [0] * len(self._scales)
         self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
         self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
-        self._stacked: tuple[list[Array], Array] = [], None  # the members' etas, and the array made of them last
+        self._stacked: dict[str, tuple[list[Array], Array]] = {}  # members' numbers, and the array made of them last
         self._last: Array = None  # eta of the last batch, where it depends on the state
 
     @property
     def learns(self) -> bool:
-        """Whether any member's scale learns from the batches."""
-        return any(scale.update_every for scale in self._scales)
+        """Whether any member's scale learns."""
+        return any(scale.update_every or scale.reviews_returns for scale in self._scales)
+
+    @property
+    def mixes(self) -> list[bool]:
+        """Which members' scales say how much of the online network is in the bootstrap."""
+        return [scale.mixes for scale in self._scales]
+
+    @property
+    def reviews_returns(self) -> list[bool]:
+        """Which members' scales want to see recent returns."""
+        return [scale.reviews_returns for scale in self._scales]
 
     @property
     def needs_value(self) -> bool:
@@ -237,10 +248,21 @@ class Shaper:
         if self.depends_on_state:
             each = zip(self._scales, self._memories, state, like, strict=True)
             return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
-        etas = self._etas(step)
-        if etas != self._stacked[0] or type(self._stacked[1]) is not type(like):
-            self._stacked = etas, like_array(etas, like).reshape(-1, *[1] * (like.ndim - 1))
-        return self._stacked[1]
+        return self._per_member("eta", self._etas(step), like)
+
+    def mixed(self, step: int, like: Array) -> Array:
+        """What the online network's V(s') counts beyond the target network's in each member's target: (1+eta) * b."""
+        mixes = zip(self._scales, self._memories, self._etas(step), strict=True)
+        shares = [(1 + eta) * scale.mix(memory, step) if scale.mixes else 0.0 for scale, memory, eta in mixes]
+        return shares[0] if len(shares) == 1 else self._per_member("mixed", shares, like)
+
+    def _per_member(self, name: str, numbers: list[Array], like: Array) -> Array:
+        """One number for each member, to broadcast against `like`; made anew where one has changed."""
+        last, array = self._stacked.get(name, ([], None))
+        if numbers != last or type(array) is not type(like):
+            array = like_array(numbers, like).reshape(-1, *[1] * (like.ndim - 1))
+            self._stacked[name] = numbers, array
+        return array
 
     def _etas(self, step: int) -> list[Array]:
         return [scale.at(memory, step, None) for scale, memory in zip(self._scales, self._memories, strict=True)]
@@ -258,7 +280,7 @@ class Shaper:
         self, reward: Array, value: Array, next_value: Array, *, terminated: Array, step: int, members: bool = True
     ) -> None:
         """Show a batch to the scales that learn. `members` says whether the arrays' first axis is the members'."""
-        if not self.learns:
+        if not any(scale.update_every for scale in self._scales):
             return
         arrays = (reward, value, next_value, terminated)
         for member, scale in enumerate(self._scales):
@@ -270,6 +292,10 @@ class Shaper:
                 one = [array[member] for array in arrays] if members else arrays
                 eta = float(scale.at(memory, step, None))
                 self._memories[member] = scale.update(memory, Seen(step, eta, *one))
+
+    def review(self, returned: Returned, member: int = 0) -> None:
+        """Show recent returns to a member's scale."""
+        self._memories[member] = self._scales[member].review(self._memories[member], returned)
 
     def state(self, member: int = 0) -> dict[str, Any]:
         """What a member's scale remembers, for a checkpoint: JSON can hold it."""
@@ -307,6 +333,7 @@ __all__ = [
     "Piecewise",
     "Potential",
     "RandomDynamic",
+    "Returned",
     "Seen",
     "ShapeScale",
     "Shaper",

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from bsrs.agents.agent import Agent, Array, State, Transition, times_due
-from bsrs.agents.population import stacked
+from bsrs.agents.population import padded, stacked
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.rng import stream_seed
@@ -204,7 +204,7 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
         obs = [envs.reset() for envs in all_envs]
         running = [list(range(config.eval_episodes)) for _ in seeds]
         while any(running):
-            actions = agent.greedy(_padded(obs))
+            actions = agent.greedy(padded(obs))
             for p, envs in enumerate(all_envs):
                 if running[p]:
                     next_obs, over = envs.step_some(running[p], envs.unpacked(actions[p, : len(running[p])]))
@@ -214,17 +214,6 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
     finally:
         for envs in all_envs:
             envs.close()
-
-
-def _padded(obs: Sequence[Array]) -> Array:
-    """The members' observations (k, *obs), k differing between them, as one (P, largest k, *obs) with zeros."""
-    most = max(len(each) for each in obs)
-    if all(len(each) == most for each in obs):
-        return stacked(obs)
-    padded = np.zeros((len(obs), most, *obs[0].shape[1:]), obs[0].dtype)
-    for row, each in zip(padded, obs, strict=True):
-        row[: len(each)] = each
-    return padded
 
 
 def _episode_means(episodes: Sequence[tuple[float, int]]) -> dict[str, float]:

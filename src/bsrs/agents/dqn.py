@@ -95,6 +95,8 @@ class DQNAgent:
     def _copy_into_target(self, step: int) -> None:
         """Where a copy of the online network into the target network is due."""
         due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
+        if any(due) and step > self.config.learning_starts:
+            self.population.review(step, self._both_values)
         if all(due):
             self.target.load_state_dict(self.online.state_dict())
             return
@@ -141,6 +143,13 @@ class DQNAgent:
             next_target=next_target,
         )
         return td.shaped(batch, targets.chosen(q, batch.action) if td.partial else q, bootstrap, values, step)
+
+    @torch.inference_mode()
+    def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """V of the online and the target network: (P, N, *obs) -> (P, N) each."""
+        inputs = self.online.prepare(self._as_input(obs))
+        online, target = (targets.value_of(net(inputs), self.config.temperature) for net in (self.online, self.target))
+        return online, target
 
     def _as_input(self, obs: Tensor) -> Tensor:
         """Observations as the network takes them: float, bytes of brightness scaled to 0..1."""

@@ -87,8 +87,10 @@ class MemberTargets:
         if self.partial and shaper.depends_on_state:
             raise BadInput("eta depends on the state and some parts are left out; expected all parts or another eta")
         self._keeps = [column([name in parts for parts in kept]) for name in "cab"]
-        networks = [config.potential_network for config in configs]
-        self.asks_online = shaper.needs_value and "online" in networks
+        # A scale that mixes puts the online network in by itself, on top of the split potential.
+        networks = ["split" if mixes else c.potential_network for c, mixes in zip(configs, shaper.mixes, strict=True)]
+        self._mixes = any(shaper.mixes)
+        self.asks_online = shaper.needs_value and ("online" in networks or self._mixes)
         self.asks_target = shaper.needs_value and "target" in networks
         self.asks_split = shaper.needs_value and "split" in networks
         self._network = networks[0] if len(set(networks)) == 1 else "mixed"
@@ -123,6 +125,9 @@ class MemberTargets:
                 next_state=batch.next_obs,
                 step=step,
             )
+            if self._mixes and values.next is not None:
+                mixed = self.shaper.mixed(step, reward) * (values.next - bootstrap)
+                shaped = targets.td_target(shaped, mixed, batch.terminated, self._gamma)
             target = targets.td_target(shaped, bootstrap, batch.terminated, self._gamma)
             added = shaped - reward
         self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)

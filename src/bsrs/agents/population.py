@@ -5,7 +5,7 @@ Agents hold a `Population` and name their networks to it as `Stack`s; nothing he
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 
@@ -20,6 +20,7 @@ from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
 from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.replay import Batch, make_replay, sample_members
+from bsrs.agents.returns import RecentReturns
 from bsrs.config.training import OffPolicyConfig
 from bsrs.envs import EnvSpec
 from bsrs.rng import stream, stream_seed
@@ -90,6 +91,22 @@ class Population:
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
+    def review(self, step: int, values: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        """Show recent returns to the scales that ask; `values` has V of both networks for states (P, N, *obs)."""
+        wanted = self.shaper.reviews_returns
+        if not any(wanted):
+            return
+        recent = [
+            RecentReturns(replay, self.config.gamma, 0 if not want else RecentReturns.EPISODES)
+            for replay, want in zip(self.replays, wanted, strict=True)
+        ]
+        obs = padded([each.obs for each in recent])
+        if obs.shape[1]:
+            value, target_value = (v.double().cpu().numpy() for v in values(self.tensor(obs)))
+            for member in np.flatnonzero(wanted).tolist():
+                returned = recent[member].judged(step, value[member], target_value[member])
+                self.shaper.review(returned, member)
+
     def metrics(self) -> list[dict[str, float]]:
         """Per member, the means of what was learnt with since the last call, and the eta in force."""
         means = self.diagnostics.read()
@@ -138,6 +155,17 @@ def generators(seeds: Sequence[int], *names: str) -> list[torch.Generator]:
 def stacked(arrays: Sequence[Array]) -> Array:
     """The members' arrays along a leading axis; a view where there is one member."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+def padded(obs: Sequence[Array]) -> Array:
+    """The members' observations (k, *obs), k differing between them, as one (P, largest k, *obs) with zeros."""
+    most = max(len(each) for each in obs)
+    if all(len(each) == most for each in obs):
+        return stacked(obs)
+    padded = np.zeros((len(obs), most, *obs[0].shape[1:]), obs[0].dtype)
+    for row, each in zip(padded, obs, strict=True):
+        row[: len(each)] = each
+    return padded
 
 
 @dataclass(frozen=True)

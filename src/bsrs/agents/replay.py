@@ -65,6 +65,17 @@ def action_dtype(spec: EnvSpec) -> DTypeLike:
     return np.float32 if spec.n_actions is None else np.int64
 
 
+class Stretch(NamedTuple):
+    """The latest transitions of one env in the order of time; (T,) each."""
+
+    rows: Any
+    """What `take` asks for."""
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
+    """Whether the next transition belongs to another episode; true for the last."""
+
+
 def make_replay(spec: EnvSpec, capacity: int, n: int) -> ArrayReplay | FrameReplay:
     """The replay that suits the env: the last `capacity` transitions of n copies of it."""
     if capacity < n:
@@ -85,7 +96,7 @@ class ArrayReplay:
 
     def __init__(self, spec: EnvSpec, capacity: int, n: int = 1) -> None:
         self.capacity = capacity
-        self._spec = spec
+        self._spec, self._n = spec, n
         self._data = Batch.empty(spec, capacity)
         self._added = 0
         self._out = Batch.empty(spec, 0)
@@ -118,10 +129,25 @@ class ArrayReplay:
         """Transitions drawn uniformly, with replacement."""
         _refuse_empty(self)
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
-        rows = rng.integers(0, len(self), batch_size)
+        return self.take(rng.integers(0, len(self), batch_size), out)
+
+    def take(self, rows: NDArray[np.int64], out: Batch | None = None) -> Batch:
+        """The transitions of these rows."""
+        out = out or Batch.empty(self._spec, len(rows))
         for whole, part in zip(self._data.transitions, out.transitions, strict=True):
             _take(whole, rows, part)
         return out
+
+    def latest(self, most: int) -> list[Stretch]:
+        """At most `most` transitions for each env. An episode goes on where the next state is the next one's state."""
+        count = min(len(self) // self._n, most)
+        rows = np.arange(self._added - count * self._n, self._added).reshape(count, self._n).T % self.capacity  # (n, T)
+        data, found = self._data, []
+        for row in rows:
+            follows = (data.next_obs[row[:-1]] == data.obs[row[1:]]).reshape(max(count - 1, 0), -1).all(axis=1)
+            ended = np.append(~follows, True)[-count:] | data.terminated[row]
+            found.append(Stretch(row, data.reward[row], data.terminated[row], ended))
+        return found
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """The filled part, as views."""
@@ -233,10 +259,16 @@ class FrameReplay:
 
     def sample(self, batch_size: int, rng: Generator, out: Batch | None = None) -> Batch:
         """Transitions drawn uniformly, with replacement."""
+        out = self._out = out or _batch_of(self._out, self._spec, batch_size)
+        env, slot = self._draw(batch_size, rng)
+        return self.take(env * self._n_slots + slot, out)
+
+    def take(self, rows: NDArray[np.int64], out: Batch | None = None) -> Batch:
+        """The transitions of these rows: env times slots, plus slot."""
         from bsrs.agents.interleave import gather_stacks  # here, because numba takes a while to import
 
-        out = self._out = out or _batch_of(self._out, self._spec, batch_size)
-        at = env, slot = self._draw(batch_size, rng)
+        out = out or Batch.empty(self._spec, len(rows))
+        at = env, slot = divmod(rows, self._n_slots)
         back = np.arange(self._stack - 1, -2, -1)  # how far each frame is before the newest of obs; -1: the next
         row = 1 + env[:, None] * self._n_slots + (slot[:, None] - back) % self._n_slots  # (B, stack + 1)
         row[back > self._slots.age[at][:, None]] = 0
@@ -244,6 +276,19 @@ class FrameReplay:
         out.action[:], out.reward[:] = self._slots.action[at], self._slots.reward[at]
         out.terminated[:] = self._slots.terminated[at]
         return out
+
+    def latest(self, most: int) -> list[Stretch]:
+        """At most `most` transitions for each env."""
+        slots, found = self._slots, []
+        for i in range(self._n):
+            slot = np.arange(max(self._tail[i], self._end[i] - most - most // 20), self._end[i]) % self._n_slots
+            starts = slots.starts[i, slot]
+            ended = np.append(~starts[1:], True)[starts]
+            slot = slot[starts]
+            ended = ended | slots.terminated[i, slot]
+            row = (i * self._n_slots + slot)[-most:]
+            found.append(Stretch(row, slots.reward[i, slot][-most:], slots.terminated[i, slot][-most:], ended[-most:]))
+        return found
 
     def _draw(self, batch_size: int, rng: Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
