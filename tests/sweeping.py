@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def begin(config: TrainingConfig, root: Path, step: int = 150) -> Path:
     """A run that was cut off at `step`, in its folder."""
     from bsrs.run import run
 
-    def cut(at: int, steps_per_s: float, score: float | None, train_return: float | None) -> None:
+    def cut(at: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None:
         if at >= step:
             raise _PowerCut
 

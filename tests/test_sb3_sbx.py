@@ -143,3 +143,11 @@ def test_target_networks_of_sbx() -> None:
     assert model.num_timesteps == 100
     with pytest.raises(BadInput, match="CrossQ has no target network"):
         shape(build("sbx CrossQ"), network="target")
+
+
+@pytest.mark.parametrize("name", ["sbx DQN", "sbx SAC"])
+def test_auto_compares_both_networks(name: str) -> None:
+    period = {"target_update_interval": 25} if name.endswith("DQN") else {"tau": 0.04}
+    model = shape(build(name, train_freq=100, **period), eta="auto").learn(300)
+    memory = model.replay_buffer.shaper.state()["scale"]["memory"]
+    assert memory["share"] > 0 if name.endswith("DQN") else memory["share"] == 0  # one episode is no evidence

@@ -50,7 +50,7 @@ class Sized(ShapeScale):
 
     depends_on_state = False
     update_every = 10
-    mixes = True  # and never mixes any in: the split potential
+    mixes = True
 
     most: float = 10.0
 
@@ -60,6 +60,9 @@ class Sized(ShapeScale):
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
         return min(max(float(memory["size"]) - 1.0, 0.0), self.most)
 
+    def share(self, memory: Memory, step: int) -> float:
+        return 0.0  # the split potential
+
     def update(self, memory: Memory, seen: Seen) -> Memory:
         mean, spread = _unshaped(seen)
         size = math.hypot(mean, spread)
@@ -68,9 +71,10 @@ class Sized(ShapeScale):
 
 @dataclass(frozen=True)
 class PairedTest(ShapeScale):
-    """eta is fixed; the online network enters the bootstrap as far as it predicts real returns better than the target.
+    """eta is fixed; V(s') is the online network's as far as that predicts real returns better than the target network.
 
-    Over recent episodes, t of the mean of (G - Vt)^2 - (G - V)^2: b is zero without evidence, `most` from `enough` on.
+    Over recent episodes, t of the mean of (G - Vt)^2 - (G - V)^2: its share is zero without evidence, and `most` from
+    t = `enough` on.
     """
 
     depends_on_state = False
@@ -78,25 +82,25 @@ class PairedTest(ShapeScale):
     mixes = True
 
     eta: float = 1.0
-    most: float = 0.75
+    most: float = 1.5
     enough: float = 2.0
     pace: float = 0.2
     unshaped: bool = False
     """Whether G is compared with (1+eta) V."""
 
     def init(self) -> Memory:
-        return {"b": 0.0}
+        return {"share": 0.0}
 
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
         return self.eta
 
-    def mix(self, memory: Memory, step: int) -> float:
-        return float(memory["b"])
+    def share(self, memory: Memory, step: int) -> float:
+        return float(memory["share"])
 
     def review(self, memory: Memory, returned: Returned) -> Memory:
         t = evidence(returned, 1 + self.eta if self.unshaped else 1.0)
         goal = self.most * min(max(t / self.enough, 0.0), 1.0)
-        return {"b": memory["b"] + self.pace * (goal - memory["b"]) if math.isfinite(goal) else 0.0}
+        return {"share": memory["share"] + self.pace * (goal - memory["share"]) if math.isfinite(goal) else 0.0}
 
 
 @dataclass(frozen=True)

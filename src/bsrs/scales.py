@@ -66,7 +66,7 @@ class ShapeScale:
     reviews_returns: bool = False
     """Whether `review` is called once per period of the target network."""
     mixes: bool = False
-    """Whether `mix` says how much of the online network is in the bootstrap, in place of `potential_network`."""
+    """Whether `share` says how much of V(s') is the online network's, in place of the setting `potential_network`."""
 
     def __call__(self, step: int, state: Array = None) -> Array:
         """eta at a training step and, where it depends on them, for a batch of states."""
@@ -88,9 +88,13 @@ class ShapeScale:
         """What is remembered after a look at recent returns. The old memory is left as it is."""
         return memory
 
-    def mix(self, memory: Memory, step: int) -> float:
-        """b, the share of the online network in the bootstrap: `(1-b) * Vt(s') + b * V(s')`."""
-        return 0.0
+    def share(self, memory: Memory, step: int) -> float:
+        """How much of the potential's V(s') is the online network's, the rest being the target network's.
+
+        0 is the split potential, 1 the online one; V(s) is always the online network's. In terms of the parts of BSRS,
+        b = share * eta / (1 + eta).
+        """
+        return 1.0
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ class Shaper:
 
     @property
     def mixes(self) -> list[bool]:
-        """Which members' scales say how much of the online network is in the bootstrap."""
+        """Which members' scales say how much of V(s') is the online network's."""
         return [scale.mixes for scale in self._scales]
 
     @property
@@ -250,11 +250,15 @@ class Shaper:
             return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
         return self._per_member("eta", self._etas(step), like)
 
-    def mixed(self, step: int, like: Array) -> Array:
-        """What the online network's V(s') counts beyond the target network's in each member's target: (1+eta) * b."""
-        mixes = zip(self._scales, self._memories, self._etas(step), strict=True)
-        shares = [(1 + eta) * scale.mix(memory, step) if scale.mixes else 0.0 for scale, memory, eta in mixes]
-        return shares[0] if len(shares) == 1 else self._per_member("mixed", shares, like)
+    def share(self, step: int, like: Array) -> Array:
+        """How much of V(s') is the online network's, where a scale mixes; in a form that broadcasts."""
+        shares = [share or 0.0 for share in self.shares(step)]
+        return shares[0] if len(shares) == 1 else self._per_member("share", shares, like)
+
+    def shares(self, step: int) -> list[float | None]:
+        """The same as numbers, for the records; None for members whose scale does not mix."""
+        each = zip(self._scales, self._memories, strict=True)
+        return [scale.share(memory, step) if scale.mixes else None for scale, memory in each]
 
     def _per_member(self, name: str, numbers: list[Array], like: Array) -> Array:
         """One number for each member, to broadcast against `like`; made anew where one has changed."""

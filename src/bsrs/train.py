@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -38,7 +38,7 @@ class Recorder(Protocol):
 class Progress(Protocol):
     """Who watches: told of every record of the first member still training."""
 
-    def __call__(self, step: int, steps_per_s: float, score: float | None, train_return: float | None) -> None: ...
+    def __call__(self, step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Loop:
                 where = f"{self.config.env}, seed {member.seed}, step {self.step:,}"
                 warnings.warn(f"{where}: {finding.what}", stacklevel=2)
             if progress and member is next(iter(self._training()), member):
-                progress(self.step, steps_per_s, member.score, line.get("return"))
+                progress(self.step, steps_per_s, member.score, line)
 
     def _evaluate(self) -> None:
         scores = evaluate(self.agent, self.config, [member.seed for member in self.members])

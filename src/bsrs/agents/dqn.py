@@ -88,6 +88,7 @@ class DQNAgent:
         self.population.observe(transition, transition.action)
 
     def update(self, step: int) -> None:
+        self.population.review(step, self.config.target_update_interval, self._both_values)
         self._copy_into_target(step)
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
@@ -95,8 +96,6 @@ class DQNAgent:
     def _copy_into_target(self, step: int) -> None:
         """Where a copy of the online network into the target network is due."""
         due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
-        if any(due) and step > self.config.learning_starts:
-            self.population.review(step, self._both_values)
         if all(due):
             self.target.load_state_dict(self.online.state_dict())
             return
@@ -148,8 +147,8 @@ class DQNAgent:
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target network: (P, N, *obs) -> (P, N) each."""
         inputs = self.online.prepare(self._as_input(obs))
-        online, target = (targets.value_of(net(inputs), self.config.temperature) for net in (self.online, self.target))
-        return online, target
+        q, q_target = self.online(inputs), self.target(inputs)  # (P, N, A) each
+        return targets.value_of(q, self.config.temperature), targets.value_of(q_target, self.config.temperature)
 
     def _as_input(self, obs: Tensor) -> Tensor:
         """Observations as the network takes them: float, bytes of brightness scaled to 0..1."""

@@ -87,14 +87,12 @@ class MemberTargets:
         if self.partial and shaper.depends_on_state:
             raise BadInput("eta depends on the state and some parts are left out; expected all parts or another eta")
         self._keeps = [column([name in parts for parts in kept]) for name in "cab"]
-        # A scale that mixes puts the online network in by itself, on top of the split potential.
-        networks = ["split" if mixes else c.potential_network for c, mixes in zip(configs, shaper.mixes, strict=True)]
-        self._mixes = any(shaper.mixes)
-        self.asks_online = shaper.needs_value and ("online" in networks or self._mixes)
+        networks = ["mixing" if mixes else c.potential_network for c, mixes in zip(configs, shaper.mixes, strict=True)]
+        self.asks_online = shaper.needs_value and ("online" in networks or "mixing" in networks)
         self.asks_target = shaper.needs_value and "target" in networks
         self.asks_split = shaper.needs_value and "split" in networks
         self._network = networks[0] if len(set(networks)) == 1 else "mixed"
-        self._is = {name: column([network == name for network in networks]) for name in ("online", "target")}
+        self._is = {name: column([network == name for network in networks]) for name in ("online", "target", "mixing")}
         scales = [1 / (1 + float(c.eta)) if c.control in ("scaled", "rescaled") else 1.0 for c in configs]
         self._reward_scale = None if set(scales) == {1.0} else column(scales)
 
@@ -109,7 +107,7 @@ class MemberTargets:
         `bootstrap` is Vt(s') as plain learning takes it, `q` the Q(s, a) that learns: needed where `partial`.
         """
         reward = self._reward(batch)
-        value, next_value = self._ends(values, bootstrap)
+        value, next_value = self._ends(values, bootstrap, step)
         if self.partial:
             target = self._partly_shaped(batch, reward, q, value, next_value, bootstrap, step)
             plain = targets.td_target(reward, bootstrap, batch.terminated, self._gamma)
@@ -125,9 +123,6 @@ class MemberTargets:
                 next_state=batch.next_obs,
                 step=step,
             )
-            if self._mixes and values.next is not None:
-                mixed = self.shaper.mixed(step, reward) * (values.next - bootstrap)
-                shaped = targets.td_target(shaped, mixed, batch.terminated, self._gamma)
             target = targets.td_target(shaped, bootstrap, batch.terminated, self._gamma)
             added = shaped - reward
         self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
@@ -163,12 +158,18 @@ class MemberTargets:
             given = {name: tensor.unsqueeze(1) for name, tensor in given.items()}
         return targets.parts_target(q=q, **given)
 
-    def _ends(self, values: Values, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
+    def _ends(self, values: Values, bootstrap: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """V(s) and V(s') from the networks that each member's potential asks."""
         here, here_target, online, target = (bootstrap if value is None else value for value in values)
-        if self._network != "mixed":
-            return {"online": (here, online), "target": (here_target, target), "split": (here, bootstrap)}[
-                self._network
-            ]
-        next_value = torch.where(self._is["online"], online, torch.where(self._is["target"], target, bootstrap))
-        return torch.where(self._is["target"], here_target, here), next_value
+        if self._network == "mixed":
+            next_value = torch.where(self._is["online"], online, torch.where(self._is["target"], target, bootstrap))
+            if any(self.shaper.mixes):
+                next_value = torch.where(self._is["mixing"], self._mixture(bootstrap, online, step), next_value)
+            return torch.where(self._is["target"], here_target, here), next_value
+        if self._network == "mixing":
+            return here, self._mixture(bootstrap, online, step)
+        return {"online": (here, online), "target": (here_target, target), "split": (here, bootstrap)}[self._network]
+
+    def _mixture(self, bootstrap: Tensor, online: Tensor, step: int) -> Tensor:
+        mixture: Tensor = bootstrap + self.shaper.share(step, online) * (online - bootstrap)
+        return mixture

@@ -19,8 +19,8 @@ from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
 from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.agents.replay import Batch, make_replay, sample_members
-from bsrs.agents.returns import RecentReturns
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, make_replay, sample_members
+from bsrs.agents.returns import WINDOW, RecentReturns
 from bsrs.config.training import OffPolicyConfig
 from bsrs.envs import EnvSpec
 from bsrs.rng import stream, stream_seed
@@ -91,16 +91,20 @@ class Population:
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def review(self, step: int, values: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
-        """Show recent returns to the scales that ask; `values` has V of both networks for states (P, N, *obs)."""
-        wanted = self.shaper.reviews_returns
-        if not any(wanted):
+    def review(self, step: int, period: float, values: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        """Once in a `period` of the target network, show recent returns to the scales that ask for them.
+
+        `values` has V of the online and of the target network for states (P, N, *obs).
+        """
+        wanted, config = self.shaper.reviews_returns, self.config
+        due = step > config.learning_starts and times_due(step, config.n_envs, max(round(period), 1))
+        if not any(wanted) or not due:
             return
         recent = [
-            RecentReturns(replay, self.config.gamma, 0 if not want else RecentReturns.EPISODES)
+            RecentReturns(replay.latest(WINDOW) if want else [], config.gamma)
             for replay, want in zip(self.replays, wanted, strict=True)
         ]
-        obs = padded([each.obs for each in recent])
+        obs = padded([_states(replay, each) for replay, each in zip(self.replays, recent, strict=True)])
         if obs.shape[1]:
             value, target_value = (v.double().cpu().numpy() for v in values(self.tensor(obs)))
             for member in np.flatnonzero(wanted).tolist():
@@ -110,8 +114,9 @@ class Population:
     def metrics(self) -> list[dict[str, float]]:
         """Per member, the means of what was learnt with since the last call, and the eta in force."""
         means = self.diagnostics.read()
-        etas = self.shaper.in_force(self._step)
-        return [{**mean, "eta": eta} if mean else {} for mean, eta in zip(means, etas, strict=True)]
+        each = zip(means, self.shaper.in_force(self._step), self.shaper.shares(self._step), strict=True)
+        named = [(mean, {"eta": eta} if share is None else {"eta": eta, "share": share}) for mean, eta, share in each]
+        return [{**mean, **in_force} if mean else {} for mean, in_force in named]
 
     def state(self, member: int, stacks: Mapping[str, Stack]) -> State:
         """Everything of one member, its networks included."""
@@ -141,6 +146,11 @@ class Population:
         self.diagnostics.load_state(member, state.info["diagnostics"])
         if "shaping" in state.info:  # checkpoints of older versions have none
             self.shaper.load_state(state.info["shaping"], member)
+
+
+def _states(replay: ArrayReplay | FrameReplay, recent: RecentReturns) -> Array:
+    """The observations of the states, and after them those of the ends: (N + episodes, *obs)."""
+    return np.concatenate((replay.take(recent.states).obs, replay.take(recent.ends).next_obs))
 
 
 def _adam_name(name: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import DTypeLike, NDArray
 
+from bsrs.agents.returns import Stretch
 from bsrs.envs.spec import EnvSpec
 from bsrs.errors import BadInput
 
@@ -63,17 +64,6 @@ def _empty_obs(spec: EnvSpec, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def action_dtype(spec: EnvSpec) -> DTypeLike:
     return np.float32 if spec.n_actions is None else np.int64
-
-
-class Stretch(NamedTuple):
-    """The latest transitions of one env in the order of time; (T,) each."""
-
-    rows: Any
-    """What `take` asks for."""
-    reward: NDArray[np.float32]
-    terminated: NDArray[np.bool_]
-    ended: NDArray[np.bool_]
-    """Whether the next transition belongs to another episode; true for the last."""
 
 
 def make_replay(spec: EnvSpec, capacity: int, n: int) -> ArrayReplay | FrameReplay:

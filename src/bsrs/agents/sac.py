@@ -130,6 +130,7 @@ class SACAgent:
     def update(self, step: int) -> None:
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
+        self.population.review(step, 1 / self.config.tau, self._both_values)
 
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
@@ -207,6 +208,13 @@ class SACAgent:
         grad_action = grad_input[..., -self.actions.size :].sum(dim=1)  # (P, B, A)
         self._stacks["policy"].adam.descend(current.gradients(grad_action, alpha / size))
         return q.squeeze(1) - alpha * current.log_prob
+
+    @torch.inference_mode()
+    def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """V of the online and the target critics, without entropy, as returns are: (P, N, O) -> (P, N) each."""
+        action = self.mean_action(self.actor.layers, obs)
+        online, target = (q_values(critics.layers, obs, action) for critics in (self.critics, self.target_critics))
+        return min_over_critics(online), min_over_critics(target)
 
     # ---- records and checkpoints
 

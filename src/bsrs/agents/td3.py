@@ -102,6 +102,7 @@ class TD3Agent:
     def update(self, step: int) -> None:
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
+        self.population.review(step, 1 / self.config.tau, self._both_values)
 
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
@@ -169,6 +170,13 @@ class TD3Agent:
         grad_output = grad_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
         self.actor_optimizer.descend(policy.tape.gradients(grad_output))
         return tape.output.squeeze(-1)
+
+    @torch.inference_mode()
+    def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """V of the online and the target networks: (P, N, O) -> (P, N) each."""
+        pairs = (self.critics, self.actor), (self.target_critics, self.target_actor)
+        online, target = (q_values(critics.layers, obs, mean_action(actor.layers, obs)) for critics, actor in pairs)
+        return min_over_critics(online), min_over_critics(target)
 
     # ---- records and checkpoints
 

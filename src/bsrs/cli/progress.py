@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from bsrs.train import Progress
 
@@ -33,8 +34,8 @@ def _bar(steps: int, title: str) -> Iterator[Progress]:
     with RichProgress(*columns, TextColumn("{task.fields[told]}"), console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=steps, told="")
 
-        def show(step: int, steps_per_s: float, score: float | None, train_return: float | None) -> None:
-            bar.update(task, completed=min(step, steps), told=_told(steps_per_s, score, train_return))
+        def show(step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None:
+            bar.update(task, completed=min(step, steps), told=_told(steps_per_s, score, record))
 
         yield show
 
@@ -42,13 +43,13 @@ def _bar(steps: int, title: str) -> Iterator[Progress]:
 def _lines(steps: int, title: str) -> Progress:
     last = -SECONDS_BETWEEN_LINES
 
-    def show(step: int, steps_per_s: float, score: float | None, train_return: float | None) -> None:
+    def show(step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None:
         nonlocal last
         if time.monotonic() - last < SECONDS_BETWEEN_LINES and step < steps:
             return
         last = time.monotonic()
         left = time.strftime("%H:%M:%S", time.gmtime(max(steps - step, 0) / max(steps_per_s, 1e-9)))
-        told = _told(steps_per_s, score, train_return)
+        told = _told(steps_per_s, score, record)
         print(f"{title}  step {step:,} of {steps:,}  {told}  {left} left", file=sys.stderr, flush=True)
 
     return show
@@ -102,8 +103,9 @@ def _residual_lines(title: str) -> Callable[[int, float], None]:
     return watch
 
 
-def _told(steps_per_s: float, score: float | None, train_return: float | None) -> str:
+def _told(steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> str:
     words = [f"{steps_per_s:,.0f} steps/s"]
     words += [f"score {score:.1f}"] if score is not None else []
-    words += [f"return {train_return:.1f}"] if train_return is not None else []
+    words += [f"return {record['return']:.1f}"] if "return" in record else []
+    words += [f"{name} {record[name]:.2f}" for name in ("eta", "share") if name in record]
     return "  ".join(words)

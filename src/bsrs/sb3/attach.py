@@ -35,8 +35,8 @@ def shape(
 ) -> Model:
     """The same model, shaping itself from now on: `r + eta * (gamma * V(s') - V(s))`, V being its own estimate.
 
-    - `eta`: a number, or any shape-scale of `bsrs.shaping` (a schedule over `num_timesteps`, a function of the state,
-      one that learns from the batches).
+    - `eta`: a number, "auto", or any shape-scale of `bsrs.shaping` (a schedule over `num_timesteps`, a function of the
+      state, one that learns).
     - `potential`: what takes the place of V, for example `Static(fn)` or `RandomDynamic(seed)`; V itself by default.
       Functions get the observations as the networks do, in tensors, and return one number per state.
     - `network`: `online`, or `target` to read V from the target networks.

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
+from bsrs.agents.agent import times_due
+from bsrs.agents.returns import WINDOW, RecentReturns, Stretch
 from bsrs.sb3.classes import become, reduce_as_plain, subclass_maker
 from bsrs.sb3.saving import describe
 from bsrs.sb3.shaper import ModelShaper, Transitions
@@ -51,9 +54,59 @@ def _shape_plainly(shaper: ModelShaper, batch: Transitions) -> torch.Tensor:
 def _values(shaper: ModelShaper, samples: Any) -> Sequence[torch.Tensor]:
     """V at both ends, (B, 1) each."""
     obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
+    if shaper.mixes:
+        return _mixed_values(shaper, samples, shaper.share())
     if size > JOINED_UP_TO:
         return [shaper.value(part, size).view(size, 1) for part in (obs, next_obs)]
     return shaper.value(map_obs(lambda *both: torch.cat(both), obs, next_obs), 2 * size).view(2, size, 1).unbind()
+
+
+def _mixed_values(shaper: ModelShaper, samples: Any, share: float) -> Sequence[torch.Tensor]:
+    """V(s) of the online network and V(s') of both, mixed."""
+    obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
+    target = shaper.value(next_obs, size, network="target")
+    if share == 0:
+        return shaper.value(obs, size).view(size, 1), target.view(size, 1)
+    value, online = shaper.value(map_obs(lambda *both: torch.cat(both), obs, next_obs), 2 * size).view(2, size, 1)
+    return value, torch.lerp(target.view(size, 1), online, share)
+
+
+def review_returns(shaper: ModelShaper) -> None:
+    """Once in a period of the target network, show recent returns to a scale that asks for them."""
+    model, buffer = shaper.model, shaper.model.replay_buffer
+    period = max(round(vars(model).get("target_update_interval", 1) / model.tau), 1)
+    step = model.num_timesteps
+    if step <= model.learning_starts or not times_due(step, buffer.n_envs, period):
+        return
+    normalizer = model._vec_normalize_env
+    recent = RecentReturns(latest(buffer, normalizer), model.gamma)
+    both = _observations(buffer, recent.states, next=False), _observations(buffer, recent.ends, next=True)
+    obs = buffer._normalize_obs(map_obs(lambda *parts: np.concatenate(parts), *both), normalizer)
+    tensors, count = map_obs(buffer.to_torch, obs), len(recent.states) + len(recent.ends)
+    online, target = (shaper.value(tensors, count, network=name).double().cpu() for name in ("online", "target"))
+    shaper.review(recent.judged(step, online.numpy(), target.numpy()))
+
+
+def latest(buffer: Any, normalizer: Any = None) -> list[Stretch]:
+    """The latest transitions of each env of a buffer; a row stands for (position, env)."""
+    size = buffer.buffer_size if buffer.full else buffer.pos
+    at = np.arange(buffer.pos - min(size, WINDOW), buffer.pos) % buffer.buffer_size
+    found = []
+    for env in range(buffer.n_envs):
+        ended = buffer.dones[at, env] > 0
+        terminated = ended & (buffer.timeouts[at, env] == 0)
+        ended[-1:] = True
+        reward = buffer._normalize_reward(buffer.rewards[at, env], normalizer)
+        found.append(Stretch(at * buffer.n_envs + env, reward, terminated, ended))
+    return found
+
+
+def _observations(buffer: Any, rows: np.ndarray, *, next: bool) -> Any:
+    """The observations of rows, or those after them."""
+    at, env = np.divmod(rows, buffer.n_envs)
+    if next and buffer.optimize_memory_usage:
+        return map_obs(lambda part: part[(at + 1) % buffer.buffer_size, env], buffer.observations)
+    return map_obs(lambda part: part[at, env], buffer.next_observations if next else buffer.observations)
 
 
 @subclass_maker
@@ -86,6 +139,12 @@ def shaped_off_policy(plain: Any) -> Any:
             become(buffer, shaped_replay)
             buffer.shaper = self.replay_buffer.shaper
             self.__dict__["replay_buffer"] = buffer
+
+        def _on_step(self) -> None:
+            """Before SB3 copies into the target network: that is when the two differ most."""
+            if self.replay_buffer.shaper.reviews:
+                review_returns(self.replay_buffer.shaper)
+            super()._on_step()
 
         def save(self, *args: Any, **kwargs: Any) -> None:
             self.bsrs_shaping = describe(self.replay_buffer.shaper)

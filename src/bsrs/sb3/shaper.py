@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
 from bsrs.sb3.values import Observations, reader_for
-from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaper, Shaping, as_scale
+from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Returned, Shaper, Shaping, as_scale
 
 # (model, a batch of observations) -> one value per observation
 ValueFunction = Callable[[Any, Any], Any]
@@ -63,14 +64,27 @@ class ModelShaper:
         self._shaper = Shaper([Shaping(scale, potential)])
         if isinstance(potential, RandomDynamic) and isinstance(model.observation_space, spaces.Dict):
             raise BadInput("a random potential needs observations in one array; this model's are in a dict")
+        self.mixes, self.reviews = scale.mixes, scale.reviews_returns
         if settings.value_fn is None and self._shaper.needs_value:
             self._read = reader_for(model, settings.network)
+        if self.mixes or self.reviews:
+            self._check_target_network()
         self.plain = type(potential) is Bootstrapped and settings.value_fn is None and not scale.depends_on_state
         """Whether V and one number are all there is: no function of the user's sees the tensors."""
         seed = (model.seed or 0) if settings.seed is None else settings.seed
         self._rng = stream(seed, "sb3 potential", model.num_timesteps)
         self._last: tuple[Transitions, torch.Tensor] | None = None  # and its shaped rewards, for the logger
         self.eta()
+
+    def _check_target_network(self) -> None:
+        """For a scale that compares or mixes the online and the target network."""
+        if self.settings.value_fn is not None or self.settings.network != "online":
+            raise BadInput(f"eta {self.settings.eta!r} asks both networks itself: expected no network and no value_fn")
+        if not isinstance(self.model, OffPolicyAlgorithm):
+            raise BadInput(
+                f"eta {self.settings.eta!r} needs a target network, and {type(self.model).__name__} has none"
+            )
+        reader_for(self.model, "target")
 
     def is_active(self) -> bool:
         """Whether there is anything to do: at eta = 0 the model is the plain one bit for bit."""
@@ -83,14 +97,18 @@ class ModelShaper:
         except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise BadInput(f"eta is {self.settings.eta!r}; expected one number at every step ({error})") from None
 
-    def value(self, obs: Observations, count: int, *lstm_states: Any) -> torch.Tensor:
+    def share(self) -> float:
+        """How much of V(s') is the online network's, where the scale mixes; the rest is the target network's."""
+        return float(self._shaper.share(self.model.num_timesteps, None))
+
+    def value(self, obs: Observations, count: int, *lstm_states: Any, network: str | None = None) -> torch.Tensor:
         """V of `count` states by the current networks, (count,); zeros where nothing asks for it."""
         if not self._shaper.needs_value:
             return torch.zeros(count, device=self.model.device)
         # Inference mode is faster, but what the user's own functions get must be ordinary tensors.
         with torch.inference_mode() if self.plain and not self._shaper.learns else torch.no_grad():
             if self.settings.value_fn is None:
-                return self._read(self.model, obs, self.settings.network, self._rng, *lstm_states)
+                return self._read(self.model, obs, network or self.settings.network, self._rng, *lstm_states)
             return _as_values(self.settings.value_fn(self.model, obs), count)
 
     def shaped_reward(self, batch: Transitions) -> torch.Tensor:
@@ -121,6 +139,10 @@ class ModelShaper:
             reward, step = reward if env_reward is None else env_reward, self.model.num_timesteps
             self._shaper.update(reward, value, next_value, terminated=terminated, step=step, members=False)
 
+    def review(self, returned: Returned) -> None:
+        """Show recent returns to the scale."""
+        self._shaper.review(returned)
+
     def log(self) -> None:
         """Put the last batch into the model's own logger."""
         mean, absolute, potential = 0.0, 0.0, 0.0
@@ -131,6 +153,8 @@ class ModelShaper:
             mean, absolute, potential = (float(part.mean()) for part in (bonus, abs(bonus), phi))
         record = self.model.logger.record
         record("shaping/eta", self.eta())
+        if self.mixes:
+            record("shaping/share", self.share())
         record("shaping/mean", mean)
         record("shaping/abs", absolute)
         record("shaping/potential", potential)
