@@ -157,7 +157,7 @@ def results(study: Study) -> Figure:
 def relative_gain(series: Series, baseline: Series, floor: float) -> Interval:
     """(mean - baseline's mean) / (baseline's mean - floor) over shared seeds, the divisor taken as known."""
     x, y = paired(series, baseline)
-    gain = bootstrap(lambda a, b: mean(a) - mean(b), x, y, seed=0, paired=True)
+    gain = bootstrap(lambda a, b: mean(a) - mean(b), x, y, seed=0)
     scale = abs(float(y.mean()) - floor)
     return Interval(gain.estimate / scale, gain.low / scale, gain.high / scale)
 

@@ -89,34 +89,29 @@ def test_one_seed_repeats_and_two_differ() -> None:
     assert (same.low, same.high) != (other.low, other.high)
 
 
-def test_runs_are_drawn_within_their_task() -> None:
-    """Tasks far apart, runs within a task equal: nothing can vary unless runs cross over to another task."""
-    scores = np.tile([0.0, 100.0, 1000.0], (5, 1))
+def test_a_seed_is_drawn_with_all_its_tasks() -> None:
+    """What one task of a seed gains another loses: drawn together the sum cannot vary, and nothing is known of it."""
+    luck = stream(0, "luck").normal(size=(6, 1))
+    interval = stats.bootstrap(stats.mean, np.concatenate([luck, -luck], axis=1), seed=0)
+    assert not interval.known
+    assert stats.bootstrap(stats.mean, np.concatenate([luck, luck], axis=1), seed=0).known
+
+
+def test_it_is_never_narrower_than_students_t() -> None:
+    scores = stream(0, "scores").lognormal(size=(7, 1))
     interval = stats.bootstrap(stats.mean, scores, seed=0)
-    assert interval.low == interval.high == interval.estimate
+    student = scipy.stats.ttest_1samp(scores[:, 0], 0.0).confidence_interval(0.95)
+    assert interval.low <= student.low + 1e-9
+    assert interval.high > student.high  # the long tail is on that side
 
 
-def test_interval_agrees_with_scipy() -> None:
-    """SciPy draws each of several samples by itself: with a task for each sample that is the same bootstrap."""
-    scores = stream(0, "scores").normal(loc=[0.0, 5.0, 9.0], size=(8, 3))
-
-    def iqm_of_tasks(*tasks: np.ndarray, axis: int) -> np.ndarray:
-        return scipy.stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
-
+def test_with_many_runs_it_is_the_usual_interval() -> None:
+    scores = stream(0, "scores").normal(size=(200, 1))
+    interval = stats.bootstrap(stats.mean, scores, seed=0)
     reference = scipy.stats.bootstrap(
-        tuple(scores.T), iqm_of_tasks, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1)
+        (scores[:, 0],), np.mean, method="BCa", n_resamples=5_000, rng=np.random.default_rng(1)
     ).confidence_interval
-    ours = stats.bootstrap(stats.iqm, scores, seed=0, draws=20_000)
-    assert [ours.low, ours.high] == pytest.approx([reference.low, reference.high], abs=0.03)
-
-
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
-    covered = 0
-    for trial in range(300):
-        scores = stream(trial, "coverage").normal(loc=[0.0, 1.0, 3.0], scale=[1.0, 0.5, 2.0], size=(20, 3))
-        interval = stats.bootstrap(stats.mean, scores, seed=trial, draws=400)
-        covered += bool(interval.low <= 4 / 3 <= interval.high)
-    assert 0.90 <= covered / 300 <= 0.98
+    assert [interval.low, interval.high] == pytest.approx([reference.low, reference.high], abs=0.02)
 
 
 def test_curves_are_resampled_run_by_run_whatever_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +123,9 @@ def test_curves_are_resampled_run_by_run_whatever_the_memory(monkeypatch: pytest
     assert (whole.low == one_by_one.low).all()
 
 
-def test_one_run_says_nothing_about_its_spread() -> None:
-    interval = stats.bootstrap(stats.mean, np.array([[3.0]]), seed=0)
+@pytest.mark.parametrize("runs", [1, 5])
+def test_runs_without_a_spread_say_nothing_about_it(runs: int) -> None:
+    interval = stats.bootstrap(stats.mean, np.full((runs, 1), 3.0), seed=0)
     assert (interval.low, interval.estimate, interval.high) == (-np.inf, 3.0, np.inf)
 
 
@@ -141,11 +137,9 @@ def test_pairing_removes_what_the_seeds_share() -> None:
     def gain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return stats.mean(x) - stats.mean(y)
 
-    paired = stats.bootstrap(gain, x, y, seed=0, paired=True)
-    free = stats.bootstrap(gain, x, y, seed=0)
-    assert paired.estimate == free.estimate
+    paired = stats.bootstrap(gain, x, y, seed=0)
     assert 0.9 < paired.low < paired.high < 1.1
-    assert free.high - free.low > 5
+    assert stats.bootstrap(stats.mean, x, seed=0).high > 5
 
 
 @pytest.mark.parametrize(
@@ -154,7 +148,7 @@ def test_pairing_removes_what_the_seeds_share() -> None:
         ([np.array([1.0, 2.0])], {}, "shape"),
         ([np.empty((0, 3))], {}, "shape"),
         ([np.array([[np.nan], [1.0]])], {}, "not finite"),
-        ([np.zeros((2, 1)), np.zeros((3, 1))], {"paired": True}, "paired"),
+        ([np.zeros((2, 1)), np.zeros((3, 1))], {}, "same seeds"),
         ([np.zeros((2, 1))], {"confidence": 95}, "confidence"),
     ],
 )
@@ -166,22 +160,86 @@ def test_bad_scores_are_told(samples: list[np.ndarray], settings: dict[str, Any]
 # ---- comparisons
 
 
+DIFFERENCES = st.lists(NUMBERS, min_size=2, max_size=9).map(np.array)
+
+
+@given(differences=DIFFERENCES)
+def test_the_sign_flip_test_is_scipys(differences: np.ndarray) -> None:
+    def mean_of(x: np.ndarray, axis: int) -> np.ndarray:
+        return np.round(x.mean(axis=axis), 9)  # ties are ties
+
+    kind = {"permutation_type": "samples", "vectorized": True, "n_resamples": np.inf}
+    reference = scipy.stats.permutation_test((differences,), mean_of, **kind).pvalue
+    assert stats.paired_difference(differences, np.zeros(len(differences))).p == pytest.approx(reference)
+
+
+def test_five_seeds_are_never_enough_and_six_may_be() -> None:
+    scores = np.array([10.0, 11.0, 12.0, 13.0, 14.0, 15.0])
+    five, six = (stats.paired_difference(scores[:n], np.zeros(n)) for n in (5, 6))
+    assert (five.p, five.verdict) == (2 / 32, "inconclusive")
+    assert (six.p, six.verdict) == (2 / 64, "holds")
+    assert stats.paired_difference(np.zeros(6), scores).verdict == "does not hold"
+
+
+def test_a_claim_needs_its_size() -> None:
+    scores = np.array([10.0, 11.0, 12.0, 13.0, 14.0, 15.0])
+    verdicts = [stats.paired_difference(scores, 0 * scores, claimed=size).verdict for size in (12.0, 13.0, 20.0)]
+    assert verdicts == ["holds", "inconclusive", "does not hold"]
+
+
+@given(differences=DIFFERENCES)
+def test_turning_a_comparison_round_turns_everything_round(differences: np.ndarray) -> None:
+    there, back = (
+        stats.paired_difference(differences, 0 * differences),
+        stats.paired_difference(0 * differences, differences),
+    )
+    assert there.p == back.p
+    assert [there.mean, there.low, there.high] == pytest.approx([-back.mean, -back.high, -back.low], abs=1e-6)
+    opposite = {"holds": "does not hold", "does not hold": "holds", "inconclusive": "inconclusive"}
+    assert back.verdict == opposite[there.verdict]
+
+
+@pytest.mark.parametrize("shapes", [((3,), (4,)), ((2, 3), (2, 3))])
+def test_scores_that_are_no_pairs_are_told(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    with pytest.raises(BadInput, match="the same seeds"):
+        stats.paired_difference(*(np.zeros(shape) for shape in shapes))
+
+
+def test_holm_by_hand() -> None:
+    assert stats.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert stats.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert stats.holm([]) == []
+
+
+@given(p=st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_only_raises_and_keeps_the_order(p: list[float]) -> None:
+    corrected = stats.holm(p)
+    assert all(a <= b for a, b in zip(p, corrected, strict=True))
+    assert corrected[int(np.argmin(p))] == pytest.approx(min(1.0, len(p) * min(p)))
+    assert sorted(range(len(p)), key=lambda i: (p[i], i)) == sorted(
+        range(len(p)), key=lambda i: (corrected[i], p[i], i)
+    )
+
+
 def test_probability_of_improvement_by_hand() -> None:
-    x, y = np.array([[1.0, 5.0], [2.0, 5.0]]), np.array([[0.0, 5.0], [2.0, 6.0], [3.0, 5.0]])
-    # task 1: 1 beats 0; 2 beats 0 and ties 2 -> 2.5 of 6; task 2: four ties -> 2 of 6
-    assert stats.probability_of_improvement(x, y) == pytest.approx((2.5 / 6 + 2 / 6) / 2)
-    assert stats.probability_of_improvement(x, y[:2], paired=True) == pytest.approx((1 + 0.5 + 0.5 + 0) / 4)
+    x, y = np.array([[1.0, 5.0], [2.0, 5.0]]), np.array([[0.0, 5.0], [2.0, 6.0]])
+    assert stats.probability_of_improvement(x, y) == pytest.approx((1 + 0.5 + 0.5 + 0) / 4)
 
 
-@given(pair=PAIRS)
-def test_probability_of_improvement_is_mann_whitney_and_adds_up_to_one(pair: tuple[np.ndarray, np.ndarray]) -> None:
+@given(
+    pair=st.integers(1, 9).flatmap(
+        lambda n: st.tuples(*[arrays(np.float64, n, elements=st.sampled_from([0.0, 1.0, 2.0]))] * 2)
+    )
+)
+def test_the_probability_of_improvement_has_an_interval_with_a_width(pair: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = pair
-    there, back = stats.probability_of_improvement(x, y), stats.probability_of_improvement(y, x)
-    assert there + back == pytest.approx(1)
-    paired = [stats.probability_of_improvement(*both, paired=True) for both in ((x, y), (y, x))]
-    assert sum(paired) == pytest.approx(1)
-    u = scipy.stats.mannwhitneyu(x, y, axis=0, method="asymptotic").statistic
-    assert there == pytest.approx((u / (len(x) * len(y))).mean())
+    there, back = stats.improvement(x, y), stats.improvement(y, x)
+    assert there.low <= there.estimate <= there.high
+    assert there.high - there.low > 0.3
+    assert [there.low, there.high] == pytest.approx([1 - back.high, 1 - back.low])
+    if not (x == y).any():
+        wins = scipy.stats.binomtest(int((x > y).sum()), len(x)).proportion_ci(method="exact")
+        assert [there.low, there.high] == pytest.approx([wins.low, wins.high])
 
 
 def test_relative_advantage_is_right_for_negative_scores() -> None:
@@ -197,29 +255,33 @@ def test_relative_advantage_has_the_sign_of_the_gain(score: float, baseline: flo
     assert np.sign(stats.relative_advantage(score, baseline, floor)) == np.sign(score - baseline)
 
 
-def test_honest_best_by_hand() -> None:
-    best = stats.honest_best(np.array([[5.0, 5.0, 5.0], [9.0, 6.0, 3.0]]))
-    # the others' means of candidate 1 are 4.5, 6, 7.5 against 5
-    assert best.chosen.tolist() == [0, 1, 1]
-    assert best.scores.tolist() == [5.0, 6.0, 3.0]
-    assert best.naive == 1
-    assert best.optimism == pytest.approx(6 - 14 / 3)
+def test_the_best_of_one_is_the_paired_test() -> None:
+    x, y = stream(0, "scores").normal(loc=[[1.5], [0.0]], size=(2, 8))
+    best, pair = stats.best_of(x[None], y), stats.paired_difference(x, y)
+    assert (best.gain.mean, best.gain.p, best.gain.verdict) == (pytest.approx(pair.mean), pair.p, pair.verdict)
 
 
-def test_honest_best_is_not_flattered_by_noise() -> None:
-    """Seven candidates that are all the same: the naive best promises a gain, the honest one does not."""
-    naive, honest = [], []
-    for trial in range(400):
-        best = stats.honest_best(stream(trial, "noise").normal(size=(7, 5)))
-        naive.append(best.naive_scores.mean())
-        honest.append(best.scores.mean())
-    assert np.mean(naive) > 0.4
-    assert abs(np.mean(honest)) < 0.08
+def test_the_best_is_judged_on_seeds_that_did_not_choose_it() -> None:
+    best = stats.best_of(np.array([[5.0, 5.0, 5.0], [9.0, 6.0, 3.0]]), np.zeros(3))
+    assert best.choices.tolist() == [0, 0, 0]  # the surer gain
+    assert best.gain.mean == pytest.approx(5)
+    assert best.flattered == pytest.approx(6)  # the larger one, as papers report it
 
 
-def test_honest_best_needs_a_seed_to_choose_and_one_to_judge() -> None:
+def test_the_interval_of_the_best_agrees_with_its_test() -> None:
+    held = 0
+    for trial in range(60):
+        scores = stream(trial, "best").normal(loc=[[0.0], [0.5], [1.0], [2.0]], size=(4, 8))
+        best = stats.best_of(scores[1:], scores[0])
+        assert best.gain.low <= best.gain.mean <= best.gain.high
+        assert (best.gain.low > 0) == (best.gain.p <= 0.05)
+        held += best.gain.verdict == "holds"
+    assert 20 < held < 60
+
+
+def test_the_best_needs_a_seed_to_choose_and_one_to_judge() -> None:
     with pytest.raises(BadInput, match="2 seeds"):
-        stats.honest_best(np.ones((3, 1)))
+        stats.best_of(np.ones((3, 1)), np.ones(1))
 
 
 # ---- curves

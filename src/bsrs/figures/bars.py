@@ -10,12 +10,16 @@ from matplotlib.ticker import FuncFormatter
 
 from bsrs.figures.style import BLACK, BLUE, GREY, VERMILION
 from bsrs.stats import Interval
+from bsrs.stats.aggregates import Array
 
 LINEAR_TO, LARGEST = 1.0, 10.0
 
 
-def relative_advantages(ax: Axes, names: Sequence[str], advantage: Interval, mark: float = 0.1) -> Axes:
-    """Sorted bars, one for each task, in percent; logarithmic beyond 100 %. A dashed line at `mark`."""
+def relative_advantages(
+    ax: Axes, names: Sequence[str], advantage: Interval, *, same_seeds: Array | None = None, mark: float = 0.1
+) -> Axes:
+    """Sorted bars, one for each task, in percent; logarithmic beyond 100 %. A dashed line at `mark`, and a ring at what
+    eta chosen and judged on the same seeds would show."""
     order = np.argsort(-np.asarray(advantage.estimate), kind="stable")
     estimate, low, high = (
         np.asarray(x, dtype=float)[order] for x in (advantage.estimate, advantage.low, advantage.high)
@@ -25,6 +29,11 @@ def relative_advantages(ax: Axes, names: Sequence[str], advantage: Interval, mar
     ax.bar(at, shown, color=np.where(shown >= 0, BLUE, VERMILION), width=0.75, zorder=2)
     known = np.isfinite([low, high, estimate]).all(axis=0)
     ax.vlines(at[known], *ends[:, known], color="#555555", linewidth=0.8, zorder=3)
+    if same_seeds is not None:
+        rings = np.clip(same_seeds[order], -LARGEST, LARGEST)
+        label = "η chosen on the same seeds"
+        ax.plot(at, rings, "o", markerfacecolor="none", color=BLACK, markersize=4, label=label, zorder=4)
+        ax.legend(loc="upper right")
     for x in np.flatnonzero(np.abs(estimate) > LARGEST):
         beyond = f"{estimate[x]:+.0%}" if np.isfinite(estimate[x]) else "∞"
         ax.annotate(beyond, (x, shown[x]), (0, 2), textcoords="offset points", ha="center", fontsize=7, rotation=90)

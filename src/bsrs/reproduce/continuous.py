@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from bsrs.figures.curves import learning_curves, sensitivity_inset
 from bsrs.figures.style import eta_colours, eta_label, new_figure
-from bsrs.reproduce.claims import Claim, Verdict, at_least, insignificant, judged
+from bsrs.reproduce.claims import Claim, denied, judged
 from bsrs.reproduce.evidence import Scope, area, at, constant_etas, curves, final, gain, means, too_small, tuned
-from bsrs.stats import Interval
+from bsrs.stats import Comparison
 from bsrs.stats.records import Series
 
 LARGE_ETAS = (5.0, 10.0)
@@ -41,8 +40,8 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     etas = constant_etas(series)
     zero = at(etas, 0.0)
 
-    def about(text: str, effect: Interval | None, shown: str, runs: Sequence[Series]) -> Claim:
-        return judged(text, effect, shown, at_least, too_small=too_small(runs, scope), command=scope.command)
+    def about(text: str, effect: Comparison | None, shown: str, runs: Sequence[Series]) -> Claim:
+        return judged(text, effect, shown, too_small=too_small(runs, scope), command=scope.command)
 
     def better(text: str, first: Series | None, second: Series | None) -> Claim:
         if first is None or second is None:
@@ -54,7 +53,7 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     best = tuned(not_negative, area)
     improves = "BSRS improves TD3 on Pendulum over eta = 0"
     return [
-        about(improves, best.gain if best else None, best.words if best else "", not_negative),
+        about(improves, best.best.gain if best else None, best.words if best else "", not_negative),
         *(better(f"Robust: eta = {eta:g} is still better than eta = 0", at(etas, eta), zero) for eta in LARGE_ETAS),
         better("A negative eta is worse than eta = 0", zero, etas[0] if etas and float(etas[0].eta) < 0 else None),
     ]
@@ -73,17 +72,20 @@ def draw_mujoco(series: Sequence[Series]) -> dict[str, Figure]:
 def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Hopper slightly better with a tuned eta; Humanoid not significantly."""
 
-    def about(env: str, text: str, verdict: Callable[[Interval], Verdict]) -> Claim:
+    def about(env: str, text: str, *, improves: bool) -> Claim:
         own = [each for each in series if each.env.startswith(env)]
-        judge = partial(judged, verdict=verdict, too_small=too_small(own, scope), command=scope.command)
         best = tuned(own, final)
-        return judge(text, best.gain, best.words) if best else judge(text, None, "")
+        effect = best.best.gain if best else None
+        if effect is not None and not improves:
+            effect = denied(effect)
+        words = best.words if best else ""
+        return judged(text, effect, words, too_small=too_small(own, scope), command=scope.command)
 
     return [
-        about("Hopper", "Hopper: slightly better with a tuned eta, perhaps within the noise", at_least),
-        about("Humanoid", "Humanoid: no statistically significant improvement", insignificant),
+        about("Hopper", "Hopper: slightly better with a tuned eta, perhaps within the noise", improves=True),
+        about("Humanoid", "Humanoid: no statistically significant improvement", improves=False),
     ]
 
 
-def _words(effect: Interval | None) -> str:
-    return f"{effect.estimate:+.4g} in the mean score over training" if effect else ""
+def _words(effect: Comparison | None) -> str:
+    return f"{effect.mean:+.4g} in the mean score over training" if effect else ""

@@ -10,12 +10,14 @@ import numpy as np
 from bsrs.figures.curves import Curve
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.report.plots import short_label
-from bsrs.stats import HonestBest, Interval, area_under_curve, bootstrap, honest_best, mean
+from bsrs.stats import BestOf, Comparison, Interval, area_under_curve, best_of, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
+from bsrs.stats.comparison import FEWEST_SEEDS
 from bsrs.stats.records import Series
+from bsrs.stats.summary import on_shared_seeds
 
 SEED = 0
-FEWEST_SEEDS = 5
+BAND_DRAWS = 400
 
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 
@@ -62,36 +64,38 @@ def constant_etas(series: Sequence[Series]) -> list[Series]:
     return [series[i] for _, i in sorted(numbers)]
 
 
-def shared(value: Value, *series: Series) -> list[Array]:
-    """The value of each series on the seeds that all have: (runs, 1 task) each, paired."""
-    seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
-    return [value(each)[[each.seeds.index(seed) for seed in seeds]][:, None] for each in series]
-
-
-def gain(x: Series, y: Series, value: Value) -> Interval | None:
+def gain(x: Series, y: Series, value: Value) -> Comparison | None:
     """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
-    first, second = shared(value, x, y)
-    return bootstrap(lambda a, b: mean(a) - mean(b), first, second, seed=SEED, paired=True) if len(first) else None
+    first, second = on_shared_seeds(value, x, y)
+    return paired_difference(first, second, seed=SEED) if len(first) else None
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best of several etas above 0, chosen without the seed it is judged by, beside eta = 0."""
+    """The best of several etas above 0, beside eta = 0."""
 
     etas: tuple[float, ...]
-    best: HonestBest
+    scores: Array  # (etas, seeds)
     baseline: Array  # (seeds,)
+    best: BestOf
 
     @property
-    def gain(self) -> Interval:
-        scores, baseline = self.best.scores[:, None], self.baseline[:, None]
-        return bootstrap(lambda a, b: mean(a) - mean(b), scores, baseline, seed=SEED, paired=True)
+    def held_out(self) -> Array:
+        """(seeds,): each seed's score at the eta that the other seeds chose."""
+        return self.scores[self.best.choices, np.arange(len(self.baseline))]
+
+    @property
+    def same_seeds(self) -> Array:
+        """(seeds,): the scores of the eta with the highest mean, which they chose: the paper's quantity."""
+        return np.asarray(self.scores[self.scores.mean(axis=1).argmax()])
 
     @property
     def words(self) -> str:
-        chosen = ", ".join(eta_label(eta) for eta in sorted({self.etas[i] for i in self.best.chosen}))
-        flattered = float(self.best.naive_scores.mean() - self.baseline.mean())
-        return f"{self.gain.estimate:+.4g} with eta {chosen}, chosen on other seeds ({flattered:+.4g} on the same)"
+        chosen = ", ".join(eta_label(self.etas[i]) for i in sorted(set(self.best.choices)))
+        return (
+            f"{self.best.gain.mean:+.4g} with eta {chosen}, chosen on other seeds"
+            f" (as in the paper, on the same seeds: {self.best.flattered:+.4g})"
+        )
 
 
 def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
@@ -100,11 +104,11 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
     baseline = at(series, 0.0)
     if baseline is None or not above:
         return None
-    *scores, zero = shared(value, *above, baseline)
+    *each, zero = on_shared_seeds(value, *above, baseline)
     if len(zero) < 2:
         return None
-    best = honest_best(np.stack(scores)[:, :, 0])
-    return Tuned(tuple(float(each.eta) for each in above), best, zero[:, 0])
+    scores = np.stack(each)
+    return Tuned(tuple(float(one.eta) for one in above), scores, zero, best_of(scores, zero, seed=SEED))
 
 
 def curves(series: Sequence[Series]) -> list[Curve]:
@@ -116,7 +120,7 @@ def curves(series: Sequence[Series]) -> list[Curve]:
             short_label(each),
             colours[each.eta],
             each.steps,
-            bootstrap(mean, each.curves.T[..., None], seed=SEED),
+            bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS),
             dashed=variants.index(each.variant) > 0,
         )
         for each in series

@@ -16,7 +16,7 @@ from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
 from bsrs.reproduce.atari import draw_atari, judge_atari
-from bsrs.reproduce.claims import Claim, write_claims
+from bsrs.reproduce.claims import Claim, corrected, write_claims
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope
 from bsrs.reproduce.further import draw_further
@@ -56,6 +56,10 @@ class Experiment:
         command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
         where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
         return Scope({config.env: config.steps for config in one_of_each}, where)
+
+    def claims(self, series: Sequence[Series]) -> list[Claim]:
+        """With their verdicts, corrected for how many there are."""
+        return corrected(self.judge(series, self.scope(sorted({each.env for each in series}))))
 
 
 # Two whose episodes are short however badly they are played.
@@ -106,7 +110,7 @@ def reproduce(
     series = series_of(runs)
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
-    claims = experiment.judge(series, experiment.scope(sorted({each.env for each in series})))
+    claims = experiment.claims(series)
     write_claims(out / "claims.json", claims)
     with project_style():
         figures = {**experiment.draw(series), **draw_further(name, series)}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from bsrs.reproduce.claims import Claim, Verdict, between, judged
+from bsrs.reproduce.claims import Claim, between, interval_text
 from bsrs.rng import stream
 from bsrs.shaping import Shaping
-from bsrs.stats import bootstrap, mean
+from bsrs.stats import Verdict, bootstrap, mean
 from bsrs.tabular import MDP, shaped_bellman, solve, solve_many, state_value
 from bsrs.tabular.learning import Transition, action_target, learn_value
 from bsrs.tabular.sources import named_mdp
@@ -136,7 +135,7 @@ def _fewer_steps() -> list[Claim]:
     batch = solve_many(mdp, gamma, eta=np.repeat(etas, 20), init=np.tile(inits, (len(etas), 1, 1)), max_steps=5_000)
     steps = batch.applications.reshape(len(etas), 20).astype(float)
     best = int(steps.mean(axis=1).argmin())
-    saved = bootstrap(lambda a, b: 1 - mean(a) / mean(b), steps[best][:, None], steps[0][:, None], seed=0, paired=True)
+    saved = bootstrap(lambda a, b: 1 - mean(a) / mean(b), steps[best][:, None], steps[0][:, None], seed=0)
     bound = proven_range(gamma)[1]
     times = Claim(
         "The best eta is about 3 times the largest proven one",
@@ -148,8 +147,8 @@ def _fewer_steps() -> list[Claim]:
     shown = (
         f"{saved.estimate:.0%} fewer at eta = {etas[best]:g}: {steps[best].mean():.1f} instead of {steps[0].mean():.1f}"
     )
-    about_20_percent = partial(between, low=0.15, high=0.25)
-    return [judged(text, saved, shown, about_20_percent, too_small="", command="", percent=True), times]
+    interval = interval_text(float(saved.low), float(saved.high), ".0%")
+    return [Claim(text, shown, interval, between(saved, 0.15, 0.25)), times]
 
 
 def _holds(yes: bool) -> Verdict:

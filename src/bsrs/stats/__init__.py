@@ -7,23 +7,38 @@ from __future__ import annotations
 
 from bsrs.stats.aggregates import iqm, mean, median, optimality_gap, performance_profile
 from bsrs.stats.atari import game_name, human_normalised
-from bsrs.stats.comparison import HonestBest, honest_best, probability_of_improvement, relative_advantage
+from bsrs.stats.comparison import (
+    BestOf,
+    Comparison,
+    Verdict,
+    best_of,
+    holm,
+    improvement,
+    paired_difference,
+    probability_of_improvement,
+    relative_advantage,
+)
 from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
 from bsrs.stats.resampling import Interval, bootstrap
 
 __all__ = [
-    "HonestBest",
+    "BestOf",
+    "Comparison",
     "Interval",
+    "Verdict",
     "area_under_curve",
+    "best_of",
     "bootstrap",
     "final_score",
     "game_name",
-    "honest_best",
+    "holm",
     "human_normalised",
+    "improvement",
     "iqm",
     "mean",
     "median",
     "optimality_gap",
+    "paired_difference",
     "performance_profile",
     "probability_of_improvement",
     "relative_advantage",

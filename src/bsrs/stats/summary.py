@@ -11,7 +11,7 @@ import numpy as np
 from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, iqm, mean
 from bsrs.stats.atari import game_name, human_normalised, reference_scores
-from bsrs.stats.comparison import probability_of_improvement, relative_advantage
+from bsrs.stats.comparison import improvement, relative_advantage
 from bsrs.stats.curves import area_under_curve, steps_to_threshold
 from bsrs.stats.records import Series, Task
 from bsrs.stats.resampling import Interval, bootstrap
@@ -32,7 +32,7 @@ class Row:
     """Median over runs of the first step at 90 % of the way from the task's worst score to the baseline's final;
     infinite if it is not reached, NaN without a baseline."""
     improvement: Interval | None
-    """Probability that a run ends above a run of the baseline."""
+    """Probability that a run ends above the baseline's run with its seed."""
     advantage: Interval | None
     """Of the mean final score, relative to what the baseline gained over random play (or the task's worst score)."""
 
@@ -47,28 +47,29 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
     floor = floor_of(series.task, everything)
     final = series.final[:, None]  # (runs, 1 task)
     area = area_under_curve(series.steps, series.curves)[:, None]
-    improvement = advantage = None
+    better = advantage = None
     steps_to_level = np.nan
     if baseline is not None:
         level = floor + 0.9 * (float(baseline.final.mean()) - floor)
         steps_to_level = float(np.median(steps_to_threshold(series.steps, series.curves, level)))
-    if baseline is not None and baseline is not series:
-        paired = baseline.seeds == series.seeds
-        improvement = against(partial(probability_of_improvement, paired=paired), series, baseline, seed)
-        advantage = against(partial(mean_advantage, floor=floor), series, baseline, seed)
+    if baseline is not None and baseline is not series and set(series.seeds) & set(baseline.seeds):
+        own, zero = on_shared_seeds(lambda each: each.final, series, baseline)
+        better = improvement(own, zero)
+        advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=seed)
     return Row(
         series=series,
         final=bootstrap(iqm, final, seed=seed),
         area=bootstrap(mean, area, seed=seed),
         steps_to_level=steps_to_level,
-        improvement=improvement,
+        improvement=better,
         advantage=advantage,
     )
 
 
-def against(statistic: Callable[[Array, Array], Array], x: Series, y: Series, seed: int = SEED) -> Interval:
-    """`statistic` of the final scores of two series of one task, paired where they share their seeds."""
-    return bootstrap(statistic, x.final[:, None], y.final[:, None], seed=seed, paired=x.seeds == y.seeds)
+def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
+    """The value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
+    seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
+    return [value(each)[[each.seeds.index(seed) for seed in seeds]] for each in series]
 
 
 def mean_advantage(x: Array, y: Array, floor: float) -> Array:
