@@ -12,7 +12,6 @@ import pytest
 
 from bsrs.cli import main
 from bsrs.config.sweep import RunFilter
-from bsrs.errors import BadInput
 from bsrs.store.listing import list_runs, pulse
 from bsrs.store.lock import Lock
 from bsrs.store.names import folder_name
@@ -94,8 +93,8 @@ def test_damage_is_shown_not_hidden(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [status.state for status in list_runs(tmp_path)] == ["damaged"]
     main(["runs", str(tmp_path)])
     assert "config.json is damaged" in capsys.readouterr().out
-    with pytest.raises(BadInput, match="remove the folder of the run"):
-        read_records(tmp_path)
+    with pytest.warns(UserWarning, match="damaged and left out"):
+        assert read_records(tmp_path).empty
 
 
 def test_the_pulse_of_a_run_whose_last_line_is_half_written(store: Path, tmp_path: Path) -> None:

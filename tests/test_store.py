@@ -17,7 +17,7 @@ import torch
 from bsrs.agents.agent import State
 from bsrs.config.dqn import DQNConfig
 from bsrs.errors import BadInput
-from bsrs.store import checkpoint, read_config, read_metrics, read_policy, read_result
+from bsrs.store import checkpoint, read_config, read_metrics, read_model, read_result
 from bsrs.store.files import Lines
 from bsrs.store.run import Run
 from bsrs.train import Outcome
@@ -59,7 +59,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert (result["outcome"], result["step"], result["score"]) == ("finished", 100, 7.5)
     assert result["wall_time_s"] >= 0
     assert "torch" in result["versions"]
-    assert torch.equal(read_policy(tmp_path).tensors["w"], POLICY.tensors["w"])
+    assert torch.equal(read_model(tmp_path)[1].tensors["w"], POLICY.tensors["w"])
     assert not (tmp_path / "checkpoint").exists()
 
 

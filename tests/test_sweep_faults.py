@@ -42,7 +42,8 @@ def test_a_truncated_checkpoint_costs_time_only(tmp_path: Path, undisturbed: dic
     folder = begin(FIRST, tmp_path)
     tensors = folder / "checkpoint" / "tensors.safetensors"
     os.truncate(tensors, tensors.stat().st_size // 2)
-    assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
+    with pytest.warns(UserWarning, match="the run starts again"):
+        assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
     assert metrics(tmp_path) == undisturbed
     assert (folder / "checkpoint.damaged").exists()
 
@@ -50,7 +51,8 @@ def test_a_truncated_checkpoint_costs_time_only(tmp_path: Path, undisturbed: dic
 def test_a_checkpoint_without_its_last_file_costs_time_only(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     folder = begin(FIRST, tmp_path)
     (folder / "checkpoint" / "state.json").unlink()
-    assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
+    with pytest.warns(UserWarning, match="the run starts again"):
+        assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
     assert metrics(tmp_path) == undisturbed
 
 
@@ -58,19 +60,21 @@ def test_a_corrupt_line_of_an_unfinished_run_is_made_again(tmp_path: Path, undis
     folder = begin(FIRST, tmp_path)
     lines = (folder / "metrics.jsonl").read_bytes()
     (folder / "metrics.jsonl").write_bytes(lines.replace(b"train", b"tra\0n", 1))
-    assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
+    with pytest.warns(UserWarning, match="not as it was at the last checkpoint: the run starts again"):
+        assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
     assert metrics(tmp_path) == undisturbed
 
 
-def test_a_corrupt_line_of_a_finished_run_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_line_of_a_finished_run_is_told_and_the_others_are_read(tmp_path: Path) -> None:
     finished(SWEEP, tmp_path)
     damaged = tmp_path / folder_name(FIRST) / "metrics.jsonl"
     lines = damaged.read_bytes().splitlines(keepends=True)
     damaged.write_bytes(b"".join([lines[0], b'{"kind": \n', *lines[1:]]))
-    with pytest.raises(BadInput, match=r"metrics\.jsonl, line 2 is damaged"):
-        read_records(tmp_path)
-    assert [status.state for status in list_runs(tmp_path)] == ["finished", "finished"]
-    assert not run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor()).problems
+    with pytest.warns(UserWarning, match=r"metrics\.jsonl has changed since the run ended"):
+        assert set(read_records(tmp_path).name) == {folder_name(SECOND)}
+    assert [status.state for status in list_runs(tmp_path)] == ["damaged", "finished"]
+    summary = run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor())
+    assert "has changed since the run ended" in summary.problems[folder_name(FIRST)]
 
 
 def test_a_config_edited_by_hand_is_told_and_the_others_go_on(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bsrs.envs import make
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.rng import stream_seed
 from bsrs.run import make_agent
-from bsrs.store import read_config, read_policy
+from bsrs.store import read_model
 
 Picture = NDArray[np.uint8]  # (height, width, 3)
 
@@ -21,10 +21,10 @@ Picture = NDArray[np.uint8]  # (height, width, 3)
 class Play:
     """Greedy episodes of the run in `folder`. `scores` holds those that have ended."""
 
-    def __init__(self, folder: Path, *, seed: int = 0) -> None:
-        self._config = read_config(folder)
+    def __init__(self, folder: Path, *, seed: int = 0, trust: bool = False) -> None:
+        self._config, policy = read_model(folder, trust=trust)
         self._agent = make_agent([self._config])
-        self._agent.load_policy(0, read_policy(folder))
+        self._agent.load_policy(0, policy)
         self._seed = stream_seed(seed, "play")
         self.scores: list[float] = []
 

@@ -19,9 +19,10 @@ from bsrs.config.algorithms import find_algorithm
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
-from bsrs.store import read_config, read_policy
+from bsrs.store import read_model
+from bsrs.store.files import Damaged
 from bsrs.store.names import folder_name
 from bsrs.store.run import Run
 from bsrs.train import Loop, Outcome, Progress, evaluate
@@ -48,7 +49,13 @@ def run(
     try:
         for config, folder in zip(configs, folders, strict=True):
             runs.append(Run(folder, config, resume=options.resume, track=options.trackers))
-        return _train(agent, runs, options, progress)
+        while True:
+            try:
+                return _train(agent, runs, options, progress)
+            except Damaged as error:  # a checkpoint that cannot be used; without it nothing can be damaged
+                for one in [one for one in runs if one.folder == error.run] or runs:
+                    one.start_again(error)
+                agent = make_agent(configs, options.device)
     finally:
         for one in runs:
             one.close()
@@ -73,14 +80,20 @@ def _resume(loop: Loop, states: Sequence[State | None]) -> None:
     steps = {state.info["step"] for state in saved} | ({0} if len(saved) < len(states) else set())
     if len(steps) > 1:
         raise BadInput(f"the members were stopped at different steps {sorted(steps)}: resume them one by one")
-    if saved:
+    if not saved:
+        return
+    try:
         loop.load_state(saved)
+    except (EnvFault, MemoryError):
+        raise
+    except Exception as error:
+        raise Damaged(f"the checkpoint cannot be used ({type(error).__name__}: {error})") from None
 
 
 def _device(name: str) -> str:
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
+        torch.ones(1, device=name).item()  # some devices, such as meta, hold no numbers
+    except Exception as error:
         raise BadInput(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
     return name
 
@@ -123,10 +136,11 @@ class Learner:
         return cls(default_preset(cls.algorithm, env, **fields))
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """The model of a run's folder."""
-        learner = cls(read_config(Path(folder)))
-        learner.agent.load_policy(0, read_policy(Path(folder)))
+    def load(cls, folder: str | Path, *, trust: bool = False) -> Self:
+        """The model of a run's folder. An env named MODULE:ID imports a module: `trust` says that it may."""
+        config, policy = read_model(Path(folder), trust=trust)
+        learner = cls(config)
+        learner.agent.load_policy(0, policy)
         return learner
 
     def learn(self, progress: Progress | None = None) -> Self:

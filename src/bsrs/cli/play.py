@@ -27,6 +27,8 @@ class PlayArguments:
     """Where the episodes begin."""
     fps: int = 30
     """Pictures per second."""
+    trust: bool = False
+    """Import the module that the run's env names, if it names one: only for folders whose origin you know."""
 
 
 def play(arguments: PlayArguments) -> None:
@@ -35,7 +37,7 @@ def play(arguments: PlayArguments) -> None:
     from bsrs.play import Play, show, write_film
 
     check_range(arguments, 1, "episodes", "most_steps", "fps")
-    player = Play(arguments.run, seed=arguments.seed)
+    player = Play(arguments.run, seed=arguments.seed, trust=arguments.trust)
     pictures = player.pictures(arguments.episodes, arguments.most_steps)
     if arguments.window:
         show(pictures, arguments.fps)

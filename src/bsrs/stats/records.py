@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,73 +16,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
 from bsrs.stats.curves import final_score
-from bsrs.store import read_config, read_metrics, read_result
-
-ENDED = ("finished", "diverged")
-
-
-class Task(NamedTuple):
-    """One algorithm on one env in one sweep: runs of different sweeps may differ in anything."""
-
-    sweep: Path
-    """The folder that holds the runs' folders."""
-    algorithm: str
-    env: str
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """One run as its folder tells it."""
-
-    folder: Path
-    config: TrainingConfig
-    outcome: str
-    """finished, diverged, failed, or unfinished while it has not ended."""
-    reason: str
-    seconds: float | None
-    metrics: tuple[dict[str, Any], ...]
-
-    def trace(self, name: str, kind: str = "train") -> tuple[Array, Array]:
-        """Steps and values of one recorded quantity; None in the records is not a number here."""
-        lines = [line for line in self.metrics if line["kind"] == kind and name in line]
-        steps = np.array([line["step"] for line in lines], dtype=np.int64)
-        return steps, np.array([line[name] for line in lines], dtype=np.float64)
-
-    @property
-    def task(self) -> Task:
-        """What it is compared within."""
-        return Task(self.folder.parent, self.config.algorithm, self.config.env)
-
-    @property
-    def step(self) -> int:
-        """How far it came."""
-        return max((line["step"] for line in self.metrics), default=0)
-
-    @property
-    def score(self) -> float | None:
-        """Of the last evaluation."""
-        scores = self.trace("score", "eval")[1]
-        return float(scores[-1]) if len(scores) else None
-
-
-def read_run(folder: Path) -> RunRecord:
-    """The run in `folder`, ended or not."""
-    config, result = read_config(folder), read_result(folder) or {}
-    outcome, reason = result.get("outcome", "unfinished"), result.get("reason", "")
-    return RunRecord(folder, config, outcome, reason, result.get("wall_time_s"), tuple(read_metrics(folder)))
-
-
-def read_runs(root: Path) -> tuple[list[RunRecord], dict[Path, str]]:
-    """Every run in `root` and below, and the folders that cannot be read with the reason."""
-    if not root.is_dir():
-        raise BadInput(f"{root} is not a folder; expected one that holds runs")
-    runs, unreadable = [], {}
-    for path in sorted(root.rglob("config.json")):
-        try:
-            runs.append(read_run(path.parent))
-        except BadInput as error:
-            unreadable[path.parent] = str(error)
-    return runs, unreadable
+from bsrs.store.read import ENDED, RunRecord, Task, read_run, read_runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +109,10 @@ def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst
     curves = np.full((len(runs), len(steps)), worst)
     for row, run in zip(curves, runs, strict=True):
         scores = run.trace("score", "eval")[1]
+        if len(scores) < len(steps) and run.outcome != "diverged":
+            raise BadInput(
+                f"{run.folder} finished with {len(scores)} evaluations, others of its kind with {len(steps)}"
+            )
         row[: len(scores)] = np.nan_to_num(scores, nan=worst)
     variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying)
     return Series(tuple(runs), task, variant, steps, curves)
@@ -183,3 +121,6 @@ def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst
 def _varying_fields(configs: Sequence[TrainingConfig]) -> list[str]:
     settings = [to_dict(config) for config in configs]
     return [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]
+
+
+__all__ = ["RunRecord", "Series", "Task", "read_run", "read_runs", "series_of"]

@@ -1,91 +1,112 @@
 """A `State` as a folder: safetensors, raw arrays and JSON. No pickle is ever written or loaded.
 
-The folder is written aside and renamed, so there is always a whole one; checksums tell when a disk did not keep it.
+The folder is written aside, synced and renamed, so there is always a whole one; checksums of every file tell when a
+disk did not keep it.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.torch
 
 from bsrs.agents.agent import Array, State
-from bsrs.store.files import Damaged, clear_words_when_full, flush_folder, read_json, write_json, write_whole
+from bsrs.store.files import (
+    Damaged,
+    checksum,
+    clear_words_when_full,
+    flush_folder,
+    open_regular,
+    read_bytes,
+    read_json,
+    write_sealed_json,
+    write_whole,
+)
 
-FORMAT = 1
+FORMAT = 2
+_TENSORS = "tensors.safetensors"
+_LARGEST_TENSORS = 2**36  # bytes
 
 
 def save(folder: Path, state: State, about: dict[str, Any]) -> None:
     """Replace the checkpoint at `folder`. `about` is what the store itself wants to remember."""
     aside, old = _aside(folder), _old(folder)
     _recover(folder)
-    shutil.rmtree(aside, ignore_errors=True)
+    _clear(aside)
     with clear_words_when_full(folder.parent):
         aside.mkdir()
         _write(aside, state, about)
-        if folder.exists():
+        if os.path.lexists(folder):
             folder.rename(old)
         aside.rename(folder)
         flush_folder(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        _clear(old)
 
 
 def _write(folder: Path, state: State, about: dict[str, Any]) -> None:
-    tensors = tensor_bytes(state)
-    write_whole(folder / "tensors.safetensors", tensors)
-    sums = {"tensors.safetensors": zlib.crc32(tensors)}
+    write_whole(folder / _TENSORS, tensor_bytes(state))
     for name, array in state.arrays.items():
-        file = f"{name.replace('/', '.')}.npy"
-        with (folder / file).open("wb") as out:
+        with (folder / _file(name)).open("wb") as out:
             np.save(out, array, allow_pickle=False)
-        sums[file] = _checksum(array)
+            out.flush()
+            os.fsync(out.fileno())
+    sums = {name: checksum(folder / name) for name in [_TENSORS, *map(_file, state.arrays)]}
     content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
-    write_json(folder / "state.json", content)
+    write_sealed_json(folder / "state.json", content)  # the last, and it syncs the folder
 
 
 def load(folder: Path) -> tuple[State, dict[str, Any]] | None:
     """The checkpoint and what was said about it, or None if none was written yet."""
     _recover(folder)
-    if not folder.exists():
+    if not os.path.lexists(folder):
         return None
     try:
         return _read(folder)
-    except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
-        what = f"the checkpoint {folder} is damaged ({error}): remove it to start the run again"
-        raise Damaged(folder.parent, what) from None
+    except Exception as error:  # whatever reading bytes of unknown origin may raise
+        raise Damaged(f"the checkpoint {folder} is damaged ({type(error).__name__}: {error})", folder.parent) from None
 
 
 def _read(folder: Path) -> tuple[State, dict[str, Any]]:
     content = read_json(folder / "state.json")
     if content["format"] > FORMAT:
         raise ValueError(f"it has format {content['format']}, newer than this version of bsrs")
+    if content["format"] > 1 and "checksum" not in content:
+        raise ValueError("state.json has changed since it was written")
     sums = content["checksums"]
-    tensors = (folder / "tensors.safetensors").read_bytes()
-    _check("tensors.safetensors", zlib.crc32(tensors), sums)
-    state = State(safetensors.torch.load(tensors), {}, content["info"])
+    _check(folder / _TENSORS, sums)
+    state = State(safetensors.torch.load(read_bytes(folder / _TENSORS, _LARGEST_TENSORS)), {}, content["info"])
     for name in content["arrays"]:
-        file = f"{name.replace('/', '.')}.npy"
-        state.arrays[name] = np.load(folder / file, allow_pickle=False)
-        _check(file, _checksum(state.arrays[name]), sums)
+        path = folder / _file(name)
+        with os.fdopen(open_regular(path), "rb") as file:
+            state.arrays[name] = np.load(file, allow_pickle=False)
+        _check(path, sums, state.arrays[name])
     return state, content["about"]
+
+
+def _check(path: Path, sums: dict[str, Any], array: Array | None = None) -> None:
+    expected, found = sums[path.name], checksum(path)
+    if isinstance(expected, int):  # format 1 had the sums of arrays without their headers
+        expected, found = {"checksum": expected}, {"checksum": found["checksum"] if array is None else _crc(array)}
+    if found != expected:
+        raise ValueError(f"{path.name} has changed since it was written")
 
 
 def remove(folder: Path) -> None:
     for one in (_aside(folder), _old(folder), folder):  # the old one first: alone, it would be taken for the last
-        shutil.rmtree(one, ignore_errors=True)
+        _clear(one)
 
 
 def set_aside(run: Path) -> None:
     """Take a damaged checkpoint out of the way of a run that starts again."""
     damaged = run / "checkpoint.damaged"
-    shutil.rmtree(damaged, ignore_errors=True)
+    _clear(damaged)
     _recover(run / "checkpoint")
-    if (run / "checkpoint").exists():
+    if os.path.lexists(run / "checkpoint"):
         (run / "checkpoint").rename(damaged)
 
 
@@ -99,10 +120,18 @@ def _recover(folder: Path) -> None:
     Between its two renames that is the whole old checkpoint under its other name; after them, a part of it.
     """
     old = _old(folder)
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
+    if os.path.lexists(folder):
+        _clear(old)
     elif old.exists():
         old.rename(folder)
+
+
+def _clear(path: Path) -> None:
+    """Remove whatever is there, be it a folder or not."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _aside(folder: Path) -> Path:
@@ -113,13 +142,12 @@ def _old(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.old")
 
 
-def _checksum(array: Array) -> int:
+def _file(array: str) -> str:
+    return f"{array.replace('/', '.')}.npy"
+
+
+def _crc(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
-def _check(file: str, found: int, expected: dict[str, int]) -> None:
-    if found != expected[file]:
-        raise ValueError(f"{file} has changed since it was written")
 
 
 __all__ = ["load", "remove", "save", "set_aside", "tensor_bytes"]

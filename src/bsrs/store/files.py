@@ -1,4 +1,7 @@
-"""Files that are whole or absent, whatever happens to the process that writes them."""
+"""Files that are whole or absent whatever happens to their writer, and that may be foreign when they are read.
+
+Reading takes regular files only, up to a size: a link may lead to something private, a pipe or device never ends.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,23 @@ import errno
 import json
 import math
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bsrs.errors import BadInput
+
+Mark = dict[str, int]
+"""Size and checksum of a file, or of its beginning."""
+BEGINNING: Mark = {"size": 0, "checksum": 0}
+
+LARGEST_JSON = 2**26  # bytes
+LARGEST_LINES = 2**30
+_BLOCK = 2**20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFull(BadInput):
@@ -20,11 +33,15 @@ class DiskFull(BadInput):
 
 
 class Damaged(BadInput):
-    """What is needed to go on with a run is not as it was written. `run` is its folder."""
+    """A file of a run is not what was written. `run` is the run's folder, where it is known."""
 
-    def __init__(self, run: Path, what: str) -> None:
+    def __init__(self, what: str, run: Path | None = None) -> None:
         super().__init__(what)
         self.run = run
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Writing
 
 
 @contextmanager
@@ -33,7 +50,7 @@ def clear_words_when_full(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _FULL:
             raise
         raise DiskFull(
             f"no space left for {folder}: what was written before is whole; free some space and use --resume"
@@ -44,41 +61,38 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replace a file's content at once."""
     aside = path.with_name(f"{path.name}.new")
     with clear_words_when_full(path.parent):
-        with aside.open("wb") as file:
+        with os.fdopen(open_regular(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(content)
-            flush(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
         aside.replace(path)
         flush_folder(path.parent)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    write_whole(path, _encoded(content))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise BadInput(f"{path} is damaged: expected an object")
-    return content
-
-
-def flush(descriptor: int) -> None:
-    os.fsync(descriptor)
+def write_sealed_json(path: Path, content: dict[str, Any]) -> None:
+    """JSON with its own checksum in it, which `read_json` verifies where it finds one."""
+    write_whole(path, _sealed(content))
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename in `folder` outlive a power cut."""
+    """Make what was created or renamed in `folder` outlive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        flush(descriptor)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-BEGINNING = {"size": 0, "checksum": 0}
+def _encoded(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _sealed(content: dict[str, Any]) -> bytes:
+    return _encoded({**content, "checksum": zlib.crc32(_encoded(content))})
 
 
 class Lines:
@@ -86,7 +100,7 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def append(self, line: dict[str, Any]) -> None:
         content = (json.dumps(_finite(line), allow_nan=False) + "\n").encode()
@@ -103,42 +117,25 @@ class Lines:
         """Bytes so far."""
         return os.fstat(self._descriptor).st_size
 
-    def mark(self) -> dict[str, int]:
+    def mark(self) -> Mark:
         """Where the file ends now, and the checksum of all before."""
         size = self.size()
         return {"size": size, "checksum": self._checksum(size)}
 
-    def cut(self, mark: dict[str, int]) -> None:
+    def cut(self, mark: Mark) -> None:
         """Forget what was written after the mark."""
         if self.size() < mark["size"] or self._checksum(mark["size"]) != mark["checksum"]:
-            raise Damaged(
-                self._path.parent,
-                f"{self._path} is not as it was at the last checkpoint: remove that to start the run again",
-            )
+            raise Damaged(f"{self._path} is not as it was at the last checkpoint", self._path.parent)
         os.ftruncate(self._descriptor, mark["size"])
 
     def _checksum(self, size: int) -> int:
         return zlib.crc32(os.pread(self._descriptor, size, 0))
 
     def flush(self) -> None:
-        flush(self._descriptor)
+        os.fsync(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a killed process left half-written at the end does not count."""
-    lines = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                lines.append(json.loads(line))
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise BadInput(f"{path}, line {number} is damaged: {error}") from None
-    return lines
 
 
 def _finite(value: Any) -> Any:
@@ -150,3 +147,99 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(one) for one in value]
     return value
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Reading
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """The descriptor of a regular file, BadInput if it is something else; FileNotFoundError passes."""
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for somebody at its other end.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
+        raise Damaged(f"{path} {why}; expected a regular file") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Damaged(f"{path} is not a regular file")
+    return descriptor
+
+
+def read_bytes(path: Path | str, largest: int = LARGEST_JSON) -> bytes:
+    """The content of a regular file of at most `largest` bytes."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise Damaged(f"{path} has {size} bytes; expected at most {largest}")
+        return file.read(size)
+
+
+def checksum(path: Path | str) -> Mark:
+    """Size and checksum of a regular file."""
+    size = crc = 0
+    with os.fdopen(open_regular(path), "rb") as file:
+        while block := file.read(_BLOCK):
+            size, crc = size + len(block), zlib.crc32(block, crc)
+    return {"size": size, "checksum": crc}
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """A JSON object. One that was written with its checksum must be what was written, to the byte."""
+    raw = read_bytes(path)
+    content = parse_json(raw, str(path))
+    if not isinstance(content, dict):
+        raise Damaged(f"{path} is damaged: expected an object")
+    if "checksum" in content and _sealed({k: v for k, v in content.items() if k != "checksum"}) != raw:
+        raise Damaged(f"{path} has changed since it was written")
+    return content
+
+
+def read_lines(path: Path | str) -> list[dict[str, Any]]:
+    """The whole lines of a file; one that a killed process left half-written at the end does not count."""
+    pieces = read_bytes(path, LARGEST_LINES).split(b"\n")[:-1]
+    return [_record(piece, f"{path}, line {number}") for number, piece in enumerate(pieces, start=1)]
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    """A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these."""
+    record = parse_json(line, where)
+    if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
+        raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
+    for name, value in record.items():
+        if not all(map(is_plain, value if isinstance(value, list) else [value])):
+            raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+    if record["kind"] == "eval" and not is_number(record.get("score")):
+        raise Damaged(f"{where} is damaged: expected an evaluation with a score")
+    return record
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number that arrays can hold, not below zero."""
+    return type(value) is int and 0 <= value < 2**63
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number that arrays can hold, or None: one that was not finite when it was written."""
+    return value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
+
+
+def is_plain(value: Any) -> bool:
+    return is_number(value) or isinstance(value, (str, bool))
+
+
+def parse_json(raw: bytes, where: str) -> Any:
+    """Strict JSON, or `Damaged`; `where` it is from."""
+    try:
+        return json.loads(raw, parse_constant=_not_json)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged: {error}") from None
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

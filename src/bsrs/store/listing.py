@@ -1,20 +1,20 @@
-"""How the runs of a store are going, from their folders alone. Quick: nothing is checked that need not be."""
+"""How the runs of a store are going, from their folders. Records are not read where the result says it all."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
+from bsrs.config.base import to_dict
 from bsrs.config.sweep import RunFilter
 from bsrs.errors import BadInput
+from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
 from bsrs.store.lock import is_held
-from bsrs.store.read import FORMAT
+from bsrs.store.read import read_config, read_result, read_run, run_folders
 
 State = Literal["running", "stopped", "finished", "diverged", "failed", "damaged"]
 
@@ -43,6 +43,10 @@ class RunStatus:
     """Seconds since something was last recorded."""
     reason: str = ""
     """Why it diverged, failed or cannot be read."""
+    sealed: bool = False
+    """Whether its files were compared with what was written; runs of older versions have no seal."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Every setting."""
 
 
 @dataclass(frozen=True)
@@ -61,101 +65,65 @@ def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
 
 def found_runs(root: Path, which: RunFilter | None = None) -> list[tuple[Path, RunStatus]]:
     """As `list_runs`, with their folders."""
-    if not root.is_dir():
-        raise BadInput(f"there is no folder {root}")
-    statuses = ((folder, run_status(folder)) for folder in _run_folders(str(root)))
-    found = [(Path(folder), status) for folder, status in statuses if which is None or _passes(status, which)]
-    return sorted(found, key=lambda pair: pair[1].name)
+    found = [(folder, run_status(folder)) for folder in run_folders(root)]
+    return sorted((pair for pair in found if which is None or _passes(pair[1], which)), key=lambda pair: pair[1].name)
 
 
-def _run_folders(root: str) -> Iterator[str]:
-    """The folders with a config in them, at any depth; a run's own subfolders are not searched."""
-    if os.path.exists(f"{root}/config.json"):
-        yield root
-        return
-    with os.scandir(root) as entries:
-        folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    for folder in folders:
-        yield from _run_folders(folder)
-
-
-def run_status(folder: Path | str) -> RunStatus:
-    """One run at a glance, from its folder."""
-    name = os.path.basename(folder)
+def run_status(folder: Path) -> RunStatus:
+    """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
     try:
-        config = _config(f"{folder}/config.json")
-        about = (name, config["algorithm"], config["env"], config["eta"], config["seed"], config["steps"])
-        result = _read(f"{folder}/result.json")
-        if result is not None and not (result["outcome"] == "failed" and is_held(f"{folder}/lock")):
+        config = read_config(folder)
+        about = (folder.name, config.algorithm, config.env, config.eta, config.seed, config.steps)
+        result = read_result(folder)
+        if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
+            if "seal" not in result:
+                read_run(folder)  # nothing else tells whether its records are whole
             step = result["step"] if result["step"] is not None else pulse(folder).step
-            return RunStatus(*about, step, result["score"], result["outcome"], _age(folder), result["reason"])
-    except (BadInput, KeyError, TypeError) as error:
-        why = str(error) if isinstance(error, BadInput) else f"{folder} is damaged: {error} is missing"
-        return RunStatus(name, "?", "?", "?", 0, 0, 0, None, "damaged", _age(folder), why)
+            ended = (step, result["score"], result["outcome"], _age(folder), result["reason"], "seal" in result)
+            return RunStatus(*about, *ended, to_dict(config))
+    except BadInput as error:
+        return RunStatus(folder.name, "?", "?", "?", 0, 0, 0, None, "damaged", _age(folder), str(error))
     beat = pulse(folder)
-    state: State = "running" if is_held(f"{folder}/lock") else "stopped"
-    return RunStatus(*about, beat.step, beat.score, state, _age(folder))
+    state: State = "running" if is_held(folder / "lock") else "stopped"
+    return RunStatus(*about, beat.step, beat.score, state, _age(folder), config=to_dict(config))
 
 
-def pulse(folder: Path | str) -> Pulse:
+def pulse(folder: Path) -> Pulse:
     """How far an unfinished run is, from the last lines of its records."""
-    lines = _last_lines(f"{folder}/metrics.jsonl")
-    timing = _last_lines(f"{folder}/timing.jsonl")
-    score = next((line["score"] for line in reversed(lines) if line.get("kind") == "eval"), None)
+    lines = _last_lines(folder / "metrics.jsonl")
+    timing = _last_lines(folder / "timing.jsonl")
+    scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
+    rate = timing[-1].get("steps_per_s") if timing else None
     return Pulse(
-        step=max((line.get("step", 0) for line in lines), default=0),
-        score=score,
-        steps_per_s=timing[-1].get("steps_per_s") if timing else None,
+        step=max((line["step"] for line in lines if is_count(line.get("step"))), default=0),
+        score=scores[-1] if scores and is_number(scores[-1]) else None,
+        steps_per_s=rate if is_number(rate) else None,
     )
 
 
-def _config(path: str) -> dict[str, Any]:
-    content = _read(path)
-    if content is None:
-        raise BadInput(f"{path} is not there")
-    if content["format"] > FORMAT:
-        raise BadInput(f"{path} has format {content['format']!r}; this version of bsrs reads up to {FORMAT}")
-    return {"algorithm": content["algorithm"], **content["config"]}
-
-
-def _read(path: str) -> dict[str, Any] | None:
-    """None if there is no such file. Quicker than `read_json`, which matters ten thousand times over."""
-    try:
-        with open(path, "rb") as file:
-            content = json.loads(file.read())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise BadInput(f"{path} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise BadInput(f"{path} is damaged: expected an object")
-    return content
-
-
-def _last_lines(path: str) -> list[dict[str, Any]]:
+def _last_lines(path: Path) -> list[dict[str, Any]]:
     """The last whole lines of a file that may still be written to; a damaged one does not count here."""
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - _TAIL, 0))
-            pieces = file.read().split(b"\n")
-    except FileNotFoundError:
+            pieces = file.read(_TAIL).split(b"\n")
+    except (FileNotFoundError, Damaged):
         return []
-    whole = pieces[:-1] if size <= _TAIL else pieces[1:-1]
     lines = []
-    for piece in whole:
+    for piece in pieces[:-1] if size <= _TAIL else pieces[1:-1]:
         try:
-            lines.append(json.loads(piece))
-        except ValueError:
+            lines.append(parse_json(piece, str(path)))
+        except Damaged:
             continue
     return [line for line in lines if isinstance(line, dict)]
 
 
-def _age(folder: Path | str) -> float:
+def _age(folder: Path) -> float:
     for name in ("result.json", "metrics.jsonl", "config.json"):
         try:
-            return max(time.time() - os.stat(f"{folder}/{name}").st_mtime, 0.0)
-        except FileNotFoundError:
+            return max(time.time() - os.lstat(folder / name).st_mtime, 0.0)
+        except OSError:
             continue
     return 0.0
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from bsrs.errors import BadInput
+from bsrs.store.files import Damaged, open_regular, read_json
 
 # Looking whether a lock is held takes it for an instant; so who wants it asks again for this long.
 PATIENCE_S = 0.5
@@ -23,7 +24,7 @@ class Lock:
     """Held by one process at a time. The file says by whom, for people; the lock itself is the system's."""
 
     def __init__(self, path: Path, what: str, *, patience: float = PATIENCE_S) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             self._take(path, what, time.monotonic() + patience)
         except BaseException:
@@ -46,8 +47,8 @@ class Lock:
 def is_held(path: Path | str) -> bool:
     """Whether a living process holds the lock."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+        descriptor = open_regular(path)
+    except (FileNotFoundError, Damaged):
         return False
     try:
         return not _taken(descriptor, fcntl.LOCK_SH, path)
@@ -58,8 +59,8 @@ def is_held(path: Path | str) -> bool:
 def holder(path: Path) -> str:
     """Who took the lock last, in words."""
     try:
-        about = json.loads(path.read_text())
-        return f"process {about['pid']} on {about['host']}"
+        about = read_json(path)
+        return f"process {int(about['pid'])} on {about['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "which one is not known"
 

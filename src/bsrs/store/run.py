@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import platform
 import time
+import warnings
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,18 @@ from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint
-from bsrs.store.files import BEGINNING, Lines, clear_words_when_full, write_json, write_whole
+from bsrs.store.files import (
+    BEGINNING,
+    Damaged,
+    Lines,
+    checksum,
+    clear_words_when_full,
+    write_json,
+    write_sealed_json,
+    write_whole,
+)
 from bsrs.store.lock import Lock
-from bsrs.store.read import FORMAT, read_config, read_result
+from bsrs.store.read import FORMAT, SEALED, read_config, read_result
 from bsrs.store.trackers import Tracker, TrackerName, numbers, open_trackers
 from bsrs.train import Outcome
 
@@ -33,12 +43,13 @@ class Run:
         with clear_words_when_full(folder):
             _make_folder(folder)
             self._lock = Lock(folder / "lock", f"the run {folder}")
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._lock.release)
             self._take(resume)
-        except BaseException:
-            self._lock.release()
-            raise
-        self._metrics, self._timing = Lines(folder / "metrics.jsonl"), Lines(folder / "timing.jsonl")
+            self._metrics = Lines(folder / "metrics.jsonl")
+            opened.callback(self._metrics.close)
+            self._timing = Lines(folder / "timing.jsonl")
+            opened.pop_all()
         self._began, self._earlier = time.monotonic(), 0.0
         self._track = track
         self._trackers: list[Tracker] = []
@@ -98,11 +109,18 @@ class Run:
         self._trackers = open_trackers(self._track, self.folder, self.config, first_step)
         return state
 
+    def start_again(self, why: Damaged) -> None:
+        """Runs are repeatable: what a disk did not keep is made again, from the beginning."""
+        warnings.warn(f"{why}: the run starts again", stacklevel=2)
+        checkpoint.set_aside(self.folder)
+
     def finish(self, outcome: Outcome, policy: State) -> None:
-        """The last word: the trained model and the result. The checkpoint has done its duty."""
+        """The last word: the trained model, and the result that seals it all. The checkpoint has done its duty."""
         write_whole(self.folder / "model.safetensors", checkpoint.tensor_bytes(policy))
         self._metrics.flush()
-        self._result(outcome=outcome.outcome, step=outcome.step, score=outcome.score, reason=outcome.reason)
+        self._timing.flush()
+        seal = {name: checksum(self.folder / name) for name in SEALED}
+        self._result(outcome=outcome.outcome, step=outcome.step, score=outcome.score, reason=outcome.reason, seal=seal)
         checkpoint.remove(self.folder / "checkpoint")
 
     def fail(self, error: BaseException) -> None:
@@ -116,7 +134,7 @@ class Run:
 
     def _result(self, **content: Any) -> None:
         about = {"wall_time_s": round(self.wall_time(), 3), "versions": _versions(), "host": platform.node()}
-        write_json(self.folder / "result.json", {**content, **about})
+        write_sealed_json(self.folder / "result.json", {**content, **about})
 
     def close(self) -> None:
         """Let go of the folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +20,25 @@ _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
-    """A row for each run: what `bsrs runs` shows."""
+    """A row for each run: what `bsrs runs` shows, and every setting of its config."""
     rows = [dataclasses.asdict(status) for status in list_runs(Path(root), which)]
-    return _pandas().DataFrame(rows)
+    return _pandas().DataFrame([row.pop("config") | row for row in rows])
 
 
 def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
-    """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front."""
+    """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front.
+
+    Damaged runs are left out, with a warning.
+    """
     rows: list[dict[str, Any]] = []
     for folder, status in found_runs(Path(root), which):
-        if status.state == "damaged":
-            raise BadInput(f"{status.reason}: remove the folder of the run, and sweep again to make it anew")
         run = {name: getattr(status, name) for name in _OF_THE_RUN}
-        rows += [run | line for line in read_metrics(folder)]
+        try:
+            if status.state == "damaged":
+                raise BadInput(status.reason)
+            rows += [run | line for line in read_metrics(folder)]
+        except BadInput as error:
+            warnings.warn(f"the run {status.name} is damaged and left out: {error}", stacklevel=2)
     return _pandas().DataFrame(rows)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ from bsrs.config.algorithms import Algorithm, find_algorithm
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store.files import Damaged, DiskFull, clear_words_when_full
+from bsrs.store.files import DiskFull, clear_words_when_full
 from bsrs.store.lock import Busy
 from bsrs.store.names import folder_name
 from bsrs.store.read import has_ended
@@ -71,19 +70,6 @@ def work(task: Task) -> Ended:
 
 
 def _train(task: Task) -> None:
-    from bsrs.store.checkpoint import set_aside
-
     left = [config for config in task.configs if not has_ended(task.root / folder_name(config))]
-    if not left:
-        return
-    try:
-        _run(left, task)
-    except Damaged as error:
-        # Runs are repeatable: what a disk did not keep is made again.
-        set_aside(error.run)
-        _run(left, task)
-
-
-def _run(configs: Sequence[TrainingConfig], task: Task) -> None:
-    folders = [task.root / folder_name(config) for config in configs]
-    task.row.train(configs, folders, task.options)
+    if left:
+        task.row.train(left, [task.root / folder_name(config) for config in left], task.options)
