@@ -11,13 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, make_replay, sample_members
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, Replays
 from bsrs.envs import EnvSpec, make
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 
 ATARI = EnvSpec("a", "atari", (4, 84, 84), "uint8", 255.0, frame_stack=4, n_actions=6)
 TINY_IMAGES = EnvSpec("t", "atari", (4, 2, 3), "uint8", 255.0, frame_stack=4, n_actions=6)
+UNSTACKED = EnvSpec("u", "minatar", (4, 2, 3), "uint8", n_actions=6)
 VECTORS = EnvSpec("v", "gym", (3,), "float32", n_actions=2)
 CONTINUOUS = EnvSpec("c", "gym", (3,), "float32", action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
 
@@ -177,7 +178,7 @@ def test_arrays_are_the_newest_transitions_exactly(spec, n):
 def test_stacks_are_those_of_the_env(name):
     """Lost lives, ends of games and the ring's seam, as the emulator has them. Freeway has no FIRE and no lives."""
     envs = make(name, 2, seed=0, training=True)
-    replay = make_replay(envs.spec, 250, 2)
+    replay = Replays(envs.spec, 250, 2, members=1)[0]
     rng = stream(0, "actions")
     lists: list[list[tuple]] = [[], []]
     obs = envs.reset()
@@ -193,14 +194,18 @@ def test_stacks_are_those_of_the_env(name):
     assert drawn(replay, 3000, rng) == {key(transition) for part in lists for transition in part[-125:]}
 
 
-def test_members_draw_as_each_does_alone():
-    replay = FrameReplay(TINY_IMAGES, 20)
-    play(replay, [[0]] * 30)
-    out = Batch.empty(TINY_IMAGES, 2, 8)
-    members = sample_members([replay] * 2, [stream(0, "a"), stream(0, "b")], out)
+@pytest.mark.parametrize("spec", [UNSTACKED, TINY_IMAGES], ids=["arrays", "frames"])
+def test_members_draw_as_each_does_alone(spec):
+    """Each from its own transitions and its own stream."""
+    replays = Replays(spec, 20, 1, members=2)
+    for seed in range(2):
+        play(replays[seed], [[seed]] * (30 - 15 * seed))
+    out = Batch.empty(spec, 2, 8)
+    members = replays.sample([stream(0, "a"), stream(0, "b")], out)
     assert members is out
     for member, name in enumerate("ab"):
-        for whole, own in zip(members.transitions, replay.sample(8, stream(0, name)).transitions, strict=True):
+        alone = replays[member].sample(8, stream(0, name))
+        for whole, own in zip(members.transitions, alone.transitions, strict=True):
             np.testing.assert_array_equal(whole[member], own)
 
 
@@ -242,10 +247,10 @@ def test_atari_memory_and_time():
 
 def test_bad_input():
     with pytest.raises(BadInput, match="capacity is 3; expected at least one transition per env"):
-        make_replay(VECTORS, 3, 4)
+        Replays(VECTORS, 3, 4, members=1)
     for spec in (VECTORS, TINY_IMAGES):
         with pytest.raises(BadInput, match="empty replay"):
-            make_replay(spec, 10, 1).sample(4, stream(0, "x"))
+            Replays(spec, 10, 1, members=2).sample([stream(0, "x")] * 2, Batch.empty(spec, 2, 4))
     smaller, larger = FrameReplay(TINY_IMAGES, 20), FrameReplay(TINY_IMAGES, 30)
     play(smaller, [[0]] * 40)
     with pytest.raises(BadInput, match="saved replay's 'frame' is uint8"):

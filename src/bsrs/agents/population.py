@@ -19,7 +19,7 @@ from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
 from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, make_replay, sample_members
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, Replays
 from bsrs.agents.returns import WINDOW, RecentReturns
 from bsrs.config.training import OffPolicyConfig
 from bsrs.envs import EnvSpec
@@ -48,7 +48,7 @@ class Population:
         self.config = config = configs[0]
         shapings = [Shaping(shaper_eta(c), potential) for c, potential in zip(configs, potentials, strict=True)]
         self.shaper = Shaper(shapings if shaping is None else [shaping] * self.size)
-        self.replays = [make_replay(spec, config.buffer_size, config.n_envs) for _ in configs]
+        self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size)
         self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
         self.diagnostics = Diagnostics(measures, self.size, config.gamma, device)
         self._drawn = Batch.empty(spec, self.size, config.batch_size)
@@ -57,15 +57,8 @@ class Population:
     def observe(self, transition: Transition, action: Array) -> None:
         """Store one vector step; `action` is as the networks have it."""
         self.diagnostics.see_rewards(transition.reward)
-        for p, replay in enumerate(self.replays):
-            replay.add(
-                transition.obs[p],
-                action[p],
-                transition.reward[p],
-                transition.next_obs[p],
-                transition.terminated[p],
-                transition.truncated[p],
-            )
+        t = transition
+        self.replays.add(t.obs, action, t.reward, t.next_obs, t.terminated, t.truncated)
 
     def gradient_steps_due(self, step: int) -> int:
         """How many gradient steps to take now that `step` transitions have been seen."""
@@ -77,7 +70,7 @@ class Population:
 
     def draw(self) -> Batch:
         """A batch of every member's replay, drawn from its own stream, as tensors of the replay's types."""
-        drawn = sample_members(self.replays, self.streams["batches"], self._drawn)
+        drawn = self.replays.sample(self.streams["batches"], self._drawn)
         return Batch(*(self.tensor(part) for part in drawn.transitions))
 
     def noise(self, name: str, *shape: int) -> Tensor:

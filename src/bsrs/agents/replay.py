@@ -9,7 +9,7 @@ arrays of a batch are used again by the next `sample`, unless others are given a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,10 @@ class Batch(NamedTuple):
         """Without the noise: what a replay holds."""
         return self[:5]
 
+    def of(self, member: int) -> Batch:
+        """The transitions of one member, as views."""
+        return Batch(*(array[member] for array in self.transitions))
+
     @staticmethod
     def empty(spec: EnvSpec, *shape: int) -> Batch:
         """Arrays to be filled by `sample(..., out=...)`: of `shape` (B,), or (P, B) for P members."""
@@ -66,28 +70,72 @@ def action_dtype(spec: EnvSpec) -> DTypeLike:
     return np.float32 if spec.n_actions is None else np.int64
 
 
-def make_replay(spec: EnvSpec, capacity: int, n: int) -> ArrayReplay | FrameReplay:
-    """The replay that suits the env: the last `capacity` transitions of n copies of it."""
-    if capacity < n:
-        raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
-    return FrameReplay(spec, capacity, n) if spec.frame_stack > 1 else ArrayReplay(spec, capacity, n)
+class Replays:
+    """The replays of P members, of the kind that suits the env: the last `capacity` transitions of n copies of it.
 
+    Plain arrays of all members lie in one block, so that a batch of every member is one gathering.
+    """
 
-def sample_members(replays: Sequence[ArrayReplay | FrameReplay], rngs: Sequence[Generator], out: Batch) -> Batch:
-    """A batch of each of P replays, drawn from its own stream into its part of `out`, which is (P, B)."""
-    batch_size = out.reward.shape[1]
-    for member, (replay, rng) in enumerate(zip(replays, rngs, strict=True)):
-        replay.sample(batch_size, rng, out=Batch(*(array[member] for array in out.transitions)))
-    return out
+    def __init__(self, spec: EnvSpec, capacity: int, n: int, members: int) -> None:
+        if capacity < n:
+            raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
+        self._each: list[ArrayReplay | FrameReplay]
+        self._block: tuple[NDArray[Any], ...] | None = None
+        if spec.frame_stack > 1:
+            self._each = [FrameReplay(spec, capacity, n) for _ in range(members)]
+            return
+        block = Batch.empty(spec, members, capacity)
+        self._each = [ArrayReplay(spec, capacity, n, data=block.of(member)) for member in range(members)]
+        self._block = tuple(array.reshape(-1, *array.shape[2:]) for array in block.transitions)
+
+    def __getitem__(self, member: int) -> ArrayReplay | FrameReplay:
+        return self._each[member]
+
+    def __iter__(self) -> Iterator[ArrayReplay | FrameReplay]:
+        return iter(self._each)
+
+    def add(
+        self,
+        obs: NDArray[Any],
+        action: NDArray[Any],
+        reward: NDArray[Any],
+        next_obs: NDArray[Any],
+        terminated: NDArray[Any],
+        truncated: NDArray[Any],
+    ) -> None:
+        """One step of n envs of every member: (P, n, ...)."""
+        for member, replay in enumerate(self._each):
+            replay.add(
+                obs[member], action[member], reward[member], next_obs[member], terminated[member], truncated[member]
+            )
+
+    def sample(self, rngs: Sequence[Generator], out: Batch) -> Batch:
+        """A batch of every replay, drawn from the member's own stream into its part of `out`, which is (P, B)."""
+        members, batch_size = out.reward.shape
+        if self._block is None or members == 1:
+            for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True)):
+                replay.sample(batch_size, rng, out=out.of(member))
+            return out
+        for replay in self._each:
+            _refuse_empty(replay)
+        rows = np.concatenate(
+            [
+                rng.integers(0, len(replay), batch_size) + member * replay.capacity
+                for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True))
+            ]
+        )
+        for whole, part in zip(self._block, out.transitions, strict=True):
+            _take(whole, rows, part.reshape(-1, *part.shape[2:]))
+        return out
 
 
 class ArrayReplay:
-    """The last `capacity` transitions in plain arrays."""
+    """The last `capacity` transitions in plain arrays, which may be given as `data`."""
 
-    def __init__(self, spec: EnvSpec, capacity: int, n: int = 1) -> None:
+    def __init__(self, spec: EnvSpec, capacity: int, n: int = 1, *, data: Batch | None = None) -> None:
         self.capacity = capacity
         self._spec, self._n = spec, n
-        self._data = Batch.empty(spec, capacity)
+        self._data = Batch.empty(spec, capacity) if data is None else data
         self._added = 0
         self._out = Batch.empty(spec, 0)
 
