@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -153,6 +154,21 @@ def test_the_share_follows_the_evidence() -> None:
         assert low <= scale.share(memory, 0) <= high
     few = returned(np.random.default_rng(0), episodes=2, better=0.9)
     assert scale.share(scale.review(scale.init(), few), 0) == 0.0
+
+
+def test_exploding_values_fall_to_plain_learning_for_good() -> None:
+    scale, rng = AUTO["paired"](), np.random.default_rng(0)
+    fine = returned(rng, better=0.9)
+    memory = scale.review(scale.init(), fine)
+    assert scale.at(memory, 0) == 1.0
+    assert scale.share(memory, 0) == pytest.approx(0.3)  # a fifth of the way to its most
+    for bad in (
+        dataclasses.replace(fine, value=1e6 * fine.value),
+        dataclasses.replace(fine, end_value=fine.tail * np.nan),
+    ):
+        after = scale.review(memory, bad)
+        assert (scale.at(after, 0), scale.share(after, 0)) == (0.0, 0.0)
+        assert scale.review(after, fine) == after
 
 
 WILD = st.floats(allow_nan=True, allow_infinity=True)

@@ -89,18 +89,20 @@ class PairedTest(ShapeScale):
     """Whether G is compared with (1+eta) V."""
 
     def init(self) -> Memory:
-        return {"share": 0.0}
+        return {"share": 0.0, "exploded": False}
 
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return self.eta
+        return 0.0 if memory["exploded"] else self.eta
 
     def share(self, memory: Memory, step: int) -> float:
         return float(memory["share"])
 
     def review(self, memory: Memory, returned: Returned) -> Memory:
+        if memory["exploded"] or explodes(returned):
+            return {"share": 0.0, "exploded": True}  # plain learning from here on
         t = evidence(returned, 1 + self.eta if self.unshaped else 1.0)
         goal = self.most * min(max(t / self.enough, 0.0), 1.0)
-        return {"share": memory["share"] + self.pace * (goal - memory["share"]) if math.isfinite(goal) else 0.0}
+        return {"share": memory["share"] + self.pace * (goal - memory["share"]), "exploded": False}
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,10 @@ class Evidence(ShapeScale):
         return float(memory["eta"])
 
     def review(self, memory: Memory, returned: Returned) -> Memory:
+        if explodes(returned):
+            return self.init()
         goal = self.most * min(max(evidence(returned, 1 + memory["eta"]) / self.enough, 0.0), 1.0)
-        return {"eta": memory["eta"] + self.pace * (goal - memory["eta"]) if math.isfinite(goal) else 0.0}
+        return {"eta": memory["eta"] + self.pace * (goal - memory["eta"])}
 
 
 def auto(text: str) -> ShapeScale:
@@ -142,6 +146,18 @@ def auto(text: str) -> ShapeScale:
             raise BadInput(f"eta 'auto:{text}' has {key} = {number!r}; expected a number") from None
     scale: ShapeScale = AUTO[name](**given)
     return scale
+
+
+SLACK = 100.0
+
+
+def explodes(returned: Returned) -> bool:
+    """Whether values are not finite, or far beyond any return that was seen."""
+    import numpy as np
+
+    values = np.concatenate((returned.value, returned.target_value, returned.end_value))
+    limit = SLACK * max(1.0, float(np.abs(returned.reward).max(initial=0.0)))
+    return not bool((np.abs(values) <= limit).all())  # false for nan
 
 
 def evidence(returned: Returned, factor: float = 1.0) -> float:

@@ -48,6 +48,11 @@ def rescaling(arguments: ReproduceArguments) -> None:
     _reproduce("rescaling", arguments)
 
 
+def auto_eta(arguments: ReproduceArguments) -> None:
+    """eta = auto against every constant."""
+    _reproduce("auto-eta", arguments)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TheoryArguments:
     """The theorems on random tables."""

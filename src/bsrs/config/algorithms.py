@@ -98,7 +98,12 @@ _ROWS: dict[str, Algorithm] = {
             config="bsrs.config.dqn:DQNConfig",
             agent="bsrs.agents.dqn:DQNAgent",
             member_fields=_DQN_MEMBERS,
-            suits={"atari:*": "atari", "minatar:*": "minatar", "*": "classic"},
+            suits={
+                "atari:*": "atari",
+                "minatar:*": "minatar",
+                "gym:MountainCar-*": "mountain-car",
+                "*": "classic",
+            },
         ),
         Algorithm(
             name="sac",

@@ -12,10 +12,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from bsrs.config.sweep import SweepConfig, SweepOptions
+from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
 from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.auto_eta import draw_auto, is_wanted, judge_auto
 from bsrs.reproduce.claims import Claim, corrected, write_claims
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope
@@ -39,6 +41,8 @@ class Experiment:
     """Whether the paper's scale is out of reach of one machine."""
     smoke: Mapping[str, Any] = field(default_factory=dict)
     """What the smallest scale changes in the sweep's, so that there is enough to draw."""
+    is_wanted: Callable[[TrainingConfig], bool] = lambda config: True
+    """Which of the sweep's runs are needed."""
 
     def sweep(self, scale: str, envs: Sequence[str]) -> SweepConfig:
         """At a scale, on these of its envs or, if none is named, on all."""
@@ -72,6 +76,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "target-ablation": Experiment(
         "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
     ),
+    "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted),
     "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
 }
 
@@ -99,7 +104,7 @@ def reproduce(
     problems: dict[str, str] = {}
     unreadable: dict[Path, str] = {}
     if train:
-        configs = expand(experiment.sweep(scale, envs))
+        configs = [config for config in expand(experiment.sweep(scale, envs)) if experiment.is_wanted(config)]
         problems = run_sweep(configs, out, options).problems
         folders = [out / folder_name(config) for config in configs]
         runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]

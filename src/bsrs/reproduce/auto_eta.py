@@ -1,0 +1,191 @@
+"""eta = auto against every constant, on envs that had no say in its rule. docs/choosing-eta.md has the criterion."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bsrs.config.training import TrainingConfig
+from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, eta_label, new_figure
+from bsrs.reproduce.claims import Claim, judged
+from bsrs.reproduce.evidence import SEED, Scope, Value, area, final, gain, means, too_small
+from bsrs.stats import Comparison, Interval, Verdict, bootstrap, mean, paired_difference
+from bsrs.stats.aggregates import Array
+from bsrs.stats.records import Series
+
+MARGIN = 0.05  # of the range between the best and the worst constant
+MEASURES: dict[str, Value] = {"mean over training": area, "end": final}
+Settings = Mapping[str, Mapping[str, Series]]  # setting -> env -> its runs
+
+
+def is_wanted(config: TrainingConfig) -> bool:
+    """Not what is the same with either potential: plain, and an eta that mixes the networks itself."""
+    return getattr(config, "potential_network", "online") == "online" or config.eta not in (0.0, "auto")
+
+
+def by_setting(series: Sequence[Series]) -> dict[str, dict[str, Series]]:
+    """Constants in the order of eta, online before split, then the others."""
+
+    def order(each: Series) -> tuple[bool, bool, Any]:
+        return isinstance(each.eta, str), _network(each) == "split", each.eta
+
+    found: dict[str, dict[str, Series]] = {}
+    for each in sorted(series, key=order):
+        if is_wanted(each.config):
+            found.setdefault(name_of(each), {})[each.env] = each
+    return found
+
+
+def name_of(series: Series) -> str:
+    """As it stands in the figure."""
+    name = eta_label(series.eta)
+    return f"{name} split" if _network(series) == "split" else "plain" if series.eta == 0.0 else name
+
+
+def _network(series: Series) -> str:
+    return str(getattr(series.config, "potential_network", "online"))
+
+
+def normalised(settings: Settings, value: Value) -> dict[str, Array]:
+    """Each run's score above plain's mean, in units of the range between the best and the worst constant of its env.
+
+    (seeds, envs), for the settings that were run on all envs, on the seeds that all share.
+    """
+    envs = sorted(settings["plain"])
+    complete = {name: runs for name, runs in settings.items() if sorted(runs) == envs}
+    seeds = sorted(set.intersection(*(set(each.seeds) for runs in complete.values() for each in runs.values())))
+    columns: dict[str, list[Array]] = {name: [] for name in complete}
+    for env in envs:
+        scores = {name: _of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
+        constants = [float(each.mean()) for name, each in scores.items() if _is_constant(complete[name][env])]
+        unit = max(constants) - min(constants) or 1.0
+        for name, each in scores.items():
+            columns[name].append((each - scores["plain"].mean()) / unit)
+    return {name: np.stack(each, axis=1) for name, each in columns.items()}
+
+
+def _of_seeds(series: Series, seeds: Sequence[int], value: Value) -> Array:
+    return value(series)[[series.seeds.index(seed) for seed in seeds]]
+
+
+def _is_constant(series: Series) -> bool:
+    return not isinstance(series.eta, str)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The criterion.
+
+
+def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """Nowhere clearly worse than plain; in the aggregate as good as the best single constant."""
+    settings = by_setting(series)
+    if not {"plain", "auto"} <= settings.keys():
+        return []
+    envs = sorted(settings["plain"].keys() & settings["auto"].keys())
+    pairs = {env: (settings["auto"][env], settings["plain"][env]) for env in envs}
+    lengths = {env: auto.config.steps for env, (auto, _) in pairs.items()}  # no length is the right one
+    small = too_small([each for pair in pairs.values() for each in pair], dataclasses.replace(scope, steps=lengths))
+    about = partial(_claim, too_small=small, command=scope.command)
+    claims = []
+    for measure, value in MEASURES.items():
+        for env, pair in pairs.items():
+            effect = gain(*pair, value)
+            if effect is not None:
+                text, shown = f"{env}: eta = auto is not worse than plain, {measure}", f"{effect.mean:+.4g}"
+                claims.append(about(text, shown, effect, "does not hold" if _is_below(effect) else "holds"))
+        best, effect = against_best(settings, value)
+        close: Verdict = "holds" if effect.mean >= -MARGIN else "inconclusive"
+        claims.append(
+            about(
+                f"On average over envs eta = auto is as good as the best single constant, {measure}",
+                f"{effect.mean:+.2f} of the range of constants, against {best}",
+                effect,
+                "does not hold" if _is_below(effect) else close,
+            )
+        )
+    return claims
+
+
+def against_best(settings: Settings, value: Value) -> tuple[str, Comparison]:
+    """The constant that is best over all envs, and auto minus it, normalised."""
+    scores = {name: score.mean(axis=1) for name, score in normalised(settings, value).items()}  # (seeds,)
+    best = max((name for name in scores if "auto" not in name), key=lambda name: float(scores[name].mean()))
+    return best, paired_difference(scores["auto"], scores[best], seed=SEED)
+
+
+def _is_below(effect: Comparison) -> bool:
+    return effect.high < 0
+
+
+def _claim(text: str, shown: str, effect: Comparison, verdict: Verdict, *, too_small: str, command: str) -> Claim:
+    """That something is not worse is no test that noise could pass by luck: so there is no p to correct."""
+    claim = judged(f"(Ours) {text}", effect, shown, too_small=too_small, command=command)
+    return dataclasses.replace(claim, p=None, verdict="inconclusive" if too_small else verdict)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The figure.
+
+
+def draw_auto(series: Sequence[Series]) -> dict[str, Figure]:
+    """Above: every setting on each env, and over all of them. Below: what auto did over time."""
+    settings = by_setting(series)
+    envs = sorted({each.env for each in series})
+    figure, axes = new_figure(3.1 * (len(envs) + 1), 5.2, 2, len(envs) + 1, squeeze=False, height_ratios=(1.6, 1))
+    for column, env in enumerate(envs):
+        here = {name: runs[env] for name, runs in settings.items() if env in runs}
+        for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
+            _dots(axes[0, column], list(here), means(list(here.values()), value), measure, marker)
+        axes[0, column].set_title(env, loc="left")
+        axes[0, column].set_xlabel("score")
+        _over_time(axes[1, column], [runs[env] for name, runs in settings.items() if "auto" in name and env in runs])
+    if "plain" in settings:
+        for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
+            scores = normalised(settings, value)
+            each = [bootstrap(mean, score, seed=SEED) for score in scores.values()]
+            ends = (np.array([getattr(one, end) for one in each]) for end in ("estimate", "low", "high"))
+            _dots(axes[0, -1], list(scores), Interval(*ends), measure, marker)
+    axes[0, -1].set_title("over all envs", loc="left")
+    axes[0, -1].set_xlabel("gain over plain, in units of\nthe range of constants")
+    axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes[1, -1].set_visible(False)
+    return {"auto-eta": figure}
+
+
+def _dots(ax: Axes, names: Sequence[str], score: Interval, measure: str, marker: str) -> None:
+    """A row for each setting; filled for the mean over training, open for the end."""
+    filled = marker == "o"
+    at = np.arange(len(names))[::-1] + (0.13 if filled else -0.13)
+    estimate = np.asarray(score.estimate)
+    for i, name in enumerate(names):
+        colour = BLACK if name == "plain" else VERMILION if "auto" in name else GREEN if "split" in name else BLUE
+        if np.isfinite(score.low[i]) and np.isfinite(score.high[i]):
+            ax.plot([score.low[i], score.high[i]], [at[i]] * 2, color=colour, linewidth=1.2)
+        face = colour if filled else "white"
+        ax.plot(estimate[i], at[i], marker, color=colour, markerfacecolor=face, markersize=4.5)
+    ax.plot([], [], marker, color=GREY, markerfacecolor=GREY if filled else "white", markersize=4.5, label=measure)
+    ax.axvline(estimate[names.index("plain")] if "plain" in names else 0, color=GREY, linewidth=0.7, linestyle=":")
+    ax.set_yticks(np.arange(len(names))[::-1], names)
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    ax.grid(axis="y", visible=False)
+
+
+def _over_time(ax: Axes, series: Sequence[Series]) -> None:
+    """The share of the online network in V(s') of each run, or eta where that is what moves, and their mean."""
+    for each, colour in zip(series, (VERMILION, ORANGE, BLUE, GREEN), strict=False):
+        name = "share" if any("share" in line for line in each.runs[0].metrics) else "eta"
+        traces = [run.trace(name) for run in each.runs]
+        length = min(len(steps) for steps, _ in traces)
+        for steps, values in traces:
+            ax.plot(steps, values, color=colour, alpha=0.2, linewidth=0.7)
+        average = np.mean([values[:length] for _, values in traces], axis=0)
+        ax.plot(traces[0][0][:length], average, color=colour, label=name_of(each))
+        ax.set_ylabel("share of the online\nnetwork in V(s')" if name == "share" else "η")
+    ax.set_xlabel("env steps")
+    ax.set_ylim(bottom=0)
