@@ -69,6 +69,8 @@ def test_theory(capsys):
     assert document["spectral_limit"] == pytest.approx(1.0)
     assert 0.3 < document["empirical_limit"] < 1.0
     assert [row["proven"] for row in document["rows"]] == [True, False]
+    assert 0.1 < document["best_eta"] < document["empirical_limit"]  # one that can be used
+    assert document["best_steps"] < 0.85 * document["plain_steps"]
     assert "spectral limit" in run(capsys, *"tabular theory --seeds 2 --map garnet:10:2:3:0".split())
 
 
@@ -78,6 +80,7 @@ def test_theory(capsys):
         ("tabular solve --gamma 1", "gamma is 1.0; expected a number in [0, 1)"),
         ("tabular solve --map papr", "unknown map 'papr': did you mean paper?"),
         ("tabular solve --map FrozenLak-v1", "unknown env 'FrozenLak-v1': did you mean FrozenLake"),
+        ("tabular solve --map no/such.txt", "map file no/such.txt does not exist"),
         ("tabular solve --slip 2", "slip is 2.0"),
         ("tabular sweep --eta nan", "eta"),
         ("tabular sweep --seeds 0", "at least one"),

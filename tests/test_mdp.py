@@ -70,6 +70,11 @@ class TestBadInput:
         with pytest.raises(BadInput, match="garnet:STATES"):
             named_mdp("garnet:5")
 
+    def test_a_missing_map_file_is_said_to_be_missing(self):
+        for name in ("maze.txt", "maps/maze"):
+            with pytest.raises(BadInput, match=f"map file {name} does not exist"):
+                grid_mdp(name)
+
     def test_slip(self):
         with pytest.raises(BadInput, match="slip is 1"):
             grid_mdp("paper", slip=1.5)
@@ -230,3 +235,17 @@ class TestLayouts:
             MDP(self.p, self.r, layout="SSA")
         with pytest.raises(BadInput, match=r"terminates has shape \(4,\); expected \(4, 3\)"):
             MDP(self.p, self.r, np.zeros(4))
+
+
+class TestMapsFromOneString:
+    def test_rows_are_separated_by_any_white_space(self, tmp_path):
+        (tmp_path / "maze.txt").write_text("SFW\nFFG\n")
+        for text in ("SFW FFG", "SFW\nFFG", "\n  SFW\n  FFG\n", str(tmp_path / "maze.txt")):
+            mdp = grid_mdp(text)
+            assert (mdp.n_states, mdp.rewards[:, 0].tolist()) == (5, [0, 0, 0, 0, 1])
+        assert grid_mdp("SFG").n_states == 3
+
+    def test_what_the_letters_earn_and_where_an_episode_ends(self):
+        mdp = grid_mdp("S3c PFG", goal="terminate")
+        np.testing.assert_allclose(mdp.rewards[:, 0], [0, 0.3, -0.3, -1, 0, 1])
+        np.testing.assert_array_equal(mdp.termination()[:, 0], [0, 0, 0, 1, 0, 1])

@@ -18,7 +18,12 @@ from bsrs.tabular.memory import require_table
 
 Goal = Literal["loop", "terminate", "reset"]
 
-LETTERS = "FSGW"  # free, start, goal, wall
+# What every action in such a cell earns. Goals and pits are where an episode loops, ends or resets.
+REWARDS = (
+    {"G": 1.0, "P": -1.0} | {str(i): i / 10 for i in range(1, 10)} | {"abcdefghi"[i - 1]: -i / 10 for i in range(1, 10)}
+)
+LETTERS = {"F", "S", "W", *REWARDS}
+EXPECTED = "F (free), S (start), G (goal, +1), P (pit, -1), W (wall), 1 to 9 (+0.1 to +0.9) or a to i (-0.1 to -0.9)"
 
 MAPS: dict[str, str] = {
     "paper": "FFFFFFF FSFFFFF WWWWWFF FFFFFFF FFWWWWW FFFFFGF FFFFFFF",
@@ -39,17 +44,14 @@ class GridMap:
 
     @classmethod
     def parse(cls, text: str) -> GridMap:
-        """From rows of letters (F free, S start, G goal, W wall), separated by white space."""
+        """From rows of letters, separated by white space; `grid_mdp` says what they mean."""
         rows = text.split()
         if not rows:
             raise BadInput("the map is empty; expected rows of the letters F, S, G and W")
         for number, row in enumerate(rows, start=1):
             strange = [letter for letter in row if letter not in LETTERS]
             if strange:
-                raise BadInput(
-                    f"row {number} of the map has the unknown letter {strange[0]!r}; "
-                    "expected F (free), S (start), G (goal) or W (wall)"
-                )
+                raise BadInput(f"row {number} of the map has the unknown letter {strange[0]!r}; expected {EXPECTED}")
             if len(row) != len(rows[0]):
                 raise BadInput(f"row {number} of the map has {len(row)} cells; expected {len(rows[0])} as in row 1")
         return cls(np.array([list(row) for row in rows]))
@@ -66,14 +68,20 @@ class GridMap:
 
     @classmethod
     def named(cls, name: str) -> GridMap:
-        """By name (`paper`), by size (`20x20`, an open grid), or from a text file."""
+        """By name (`paper`), by size (`20x20`, open), from a text file, or the rows themselves (`"SFF FFG"`)."""
         height, _, width = name.partition("x")
         if height.isdigit() and width.isdigit():
             return cls.open(int(height), int(width))
         if name in MAPS:
             return cls.parse(MAPS[name])
+        if len(name.split()) > 1 or (name and set(name) <= LETTERS):
+            return cls.parse(name)
         if Path(name).is_file():
             return cls.parse(Path(name).read_text(encoding="utf-8"))
+        if Path(name).suffix or Path(name).name != name:
+            raise BadInput(
+                f"map file {name} does not exist; expected a text file with rows of the letters F, S, G and W"
+            )
         raise unknown("map", name, [*MAPS, "20x20"])
 
     @property
@@ -84,9 +92,13 @@ class GridMap:
     def n_states(self) -> int:
         return int(self.is_state.sum())
 
-    def states_of(self, letter: str) -> Ints:
-        """The states whose cells bear this letter."""
-        return np.flatnonzero(self.cells[self.is_state] == letter)
+    def states_of(self, letters: str) -> Ints:
+        """The states whose cells bear one of these letters."""
+        return np.flatnonzero(np.isin(self.cells[self.is_state], list(letters)))
+
+    def rewards(self) -> Floats:
+        """(S,) what an action in each state earns."""
+        return np.array([REWARDS.get(letter, 0.0) for letter in self.cells[self.is_state]])
 
     def positions(self) -> tuple[Ints, Ints]:
         """Row and column of every state."""
@@ -108,11 +120,11 @@ class GridMap:
         return targets
 
     def policy_text(self, policy: Ints) -> str:
-        """The map with an arrow for the policy's move in every state but the goal."""
+        """The map with an arrow for the policy's move in every state but goals and pits."""
         text = self.cells.copy()
         text[self.is_state] = [ARROWS[action] for action in policy]
-        keep = (self.cells == "W") | (self.cells == "G")
-        text[keep] = np.where(self.cells[keep] == "W", "█", "G")
+        keep = np.isin(self.cells, ["W", "G", "P"])
+        text[keep] = np.where(self.cells[keep] == "W", "█", self.cells[keep])
         return "\n".join(" ".join(row) for row in text)
 
 
@@ -123,25 +135,25 @@ def grid_mdp(
     goal: Goal = "loop",
     random_rewards: int | None = None,
 ) -> MDP:
-    """Four moves; reward 1 for every action in the goal, after which it loops, terminates, or resets to the start.
+    """Four moves on a map, given by name, size, file or its rows of letters, as in `grid_mdp("SFF FWG")`.
 
-    With probability `slip` a move goes to one of its two sides instead. `random_rewards`, a seed, replaces the
-    goal's reward with uniform ones everywhere.
+    Every action in a goal (G) earns 1, in a pit (P) -1, after which it loops, terminates, or resets to the start;
+    the digits 1 to 9 are cells that earn +0.1 to +0.9, the letters a to i -0.1 to -0.9. With probability `slip` a move
+    goes to one of its two sides instead. `random_rewards`, a seed, replaces all rewards with uniform ones.
     """
     grid = GridMap.named(grid) if isinstance(grid, str) else grid
     if not 0.0 <= slip <= 1.0:
         raise BadInput(f"slip is {slip}; expected a probability from 0 to 1")
     require_table(grid.n_states, len(MOVES), 1 if slip == 0.0 else 3)
-    goals = grid.states_of("G")
-    if random_rewards is None and not len(goals):
+    goals = grid.states_of("GP")
+    if random_rewards is None and not grid.rewards().any():
         raise BadInput("the map has no goal; expected at least one letter G")
     transitions = _moves(grid.neighbours(), slip)
     start = _start_distribution(grid)
     if goal != "loop" or random_rewards is None:
         transitions = _replace_rows(transitions, goals, goal, start)
     if random_rewards is None:
-        rewards = np.zeros((grid.n_states, len(MOVES)))
-        rewards[goals] = 1.0
+        rewards = np.repeat(grid.rewards()[:, None], len(MOVES), axis=1)
     else:
         rewards = stream(random_rewards, "grid rewards").random((grid.n_states, len(MOVES)))
     return MDP(transitions, rewards, start=start)

@@ -100,6 +100,31 @@ def best_eta(chain: sparse.csr_array, gamma: float) -> BestEta:
     return BestEta(omega - 1.0, rate)
 
 
+@dataclass(frozen=True)
+class Fastest:
+    """The constant eta with the fewest applications from random starts, and what plain iteration needs from them."""
+
+    eta: float
+    steps: float
+    plain_steps: float
+
+
+def fastest_eta(mdp: MDP, gamma: float, *, limit: float, seeds: range = range(20), tol: float = 1e-6) -> Fastest:
+    """The best constant in practice, among fifty from 0 up to the empirical `limit`: so one that can be used."""
+    init = random_inits(mdp, seeds)
+    etas = np.linspace(0.0, limit, 50)
+    steps = np.array(
+        [
+            solve_many(
+                mdp, gamma, eta=np.full(len(init), eta), init=init, tol=tol, max_steps=1_000_000
+            ).applications.mean()
+            for eta in etas
+        ]
+    )
+    best = int(steps.argmin())
+    return Fastest(float(etas[best]), float(steps[best]), float(steps[0]))
+
+
 def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
     """The Markov chain of the optimal policy."""
     return mdp.chain(solve(mdp, gamma, tol=1e-10).policy)
