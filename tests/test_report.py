@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from browsing import chromium
 from bsrs.cli import main
 from bsrs.errors import BadInput
 from bsrs.report import read_study, write_report
@@ -18,12 +18,6 @@ from bsrs.report.plots import interval, numbers, tasks
 from bsrs.reproduce.claims import Claim, write_claims
 from bsrs.stats import Interval
 from run_folders import config, write_run, write_sweep
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-background-networking "
-    "--disable-component-update --disable-sync --no-first-run --force-prefers-reduced-motion --window-size=1280,1000"
-)
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +44,7 @@ def page(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("no chromium and chromedriver on this machine (Debian: apt-get install chromium chromium-driver)")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    yield from chromium(tmp_path_factory.mktemp("profile"))
 
 
 @pytest.fixture

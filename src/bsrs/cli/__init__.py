@@ -20,6 +20,7 @@ from bsrs.errors import BadInput, unknown
 Commands = dict[tuple[str, ...], tuple[str, str]]
 COMMANDS: Commands = {
     ("demo",): ("bsrs.cli.demo:demo", "the main job in two minutes: theory, a small sweep, a report"),
+    ("lab",): ("bsrs.cli.lab:lab", "draw a maze in the browser, move eta, watch three learners race"),
     ("train", "*"): ("bsrs.cli.train:command", "train {}"),
     ("sweep", "*"): ("bsrs.cli.sweep:command", "train envs x etas x seeds of {}"),
     ("sweep",): ("bsrs.cli.sweep:preset", "train the runs of a sweep preset or a TOML file; repeat it to continue"),

@@ -11,8 +11,8 @@ class Table:
     """What every command on tables needs."""
 
     map: str = "paper"
-    """A named map (paper, corridor, two-rooms), a size such as 20x20, rows of letters ("SFF FWG") or a text file of them, a toy-text
-    env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
+    """A named map (paper, corridor, two-rooms, four-rooms, cliff), a size such as 20x20, rows of letters ("SFF FWG") or
+    a text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
     gamma: float = 0.8
     """Discount factor, in [0, 1)."""
     slip: float = 0.0
