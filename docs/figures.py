@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import shutil
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +16,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from bsrs.cli.lab import PAGE
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
 from bsrs.report import Study, read_study, write_report
 from bsrs.stats import Interval, area_under_curve, bootstrap, mean
@@ -194,16 +197,17 @@ def choosing_eta(study: Study) -> Figure:
     return figure
 
 
-# ---- the report, as a browser shows it
+# ---- the pages, as a browser shows them
 
 
 def screenshots() -> None:
-    """The report of the Pendulum runs, light and dark. Needs chromium and chromedriver."""
+    """The report of the Pendulum runs and the lab, light and dark. Needs chromium and chromedriver."""
     from selenium import webdriver
 
     with tempfile.TemporaryDirectory() as folder:
         study = read_study([ROOT / "results" / "pendulum" / "runs"], title="TD3 on Pendulum")
-        page = write_report(replace(study, figures=()), Path(folder) / "report.html")
+        report = write_report(replace(study, figures=()), Path(folder) / "report.html").as_uri()
+        name_it = f"document.getElementById('command').textContent = '{COMMAND}'"
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium")
         flags = (
@@ -212,16 +216,24 @@ def screenshots() -> None:
         for flag in [*flags.split(), f"--user-data-dir={folder}/profile"]:
             options.add_argument(flag)
         browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-        size = {"width": 1200, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         for theme in ("light", "dark"):
-            media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-            browser.get(page.as_uri())
-            browser.execute_script(f"document.getElementById('command').textContent = '{COMMAND}'")
-            picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
-            (IMAGES / f"report-{theme}.png").write_bytes(base64.b64decode(picture["data"]))
+            shoot(browser, report, f"report-{theme}", theme, 1200, 1000, name_it)
+            shoot(browser, PAGE.as_uri(), f"lab-{theme}", theme, 1240, 1120, "lab.finish()")
+        shoot(browser, PAGE.as_uri(), "lab-phone", "light", 390, 1000, "lab.finish()")
         browser.quit()
+
+
+def shoot(browser: Any, address: str, name: str, theme: str, width: int, height: int, script: str) -> None:
+    """One picture of a page, a second after it has been opened and a script has been run."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 2 if width < 600 else 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.get(address)
+    browser.execute_script(script)
+    time.sleep(1)
+    picture = browser.execute_cdp_cmd("Page.captureScreenshot", {})
+    (IMAGES / f"{name}.png").write_bytes(base64.b64decode(picture["data"]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pages of the site that live elsewhere in the repository: the results and the changelog."""
+"""Pages of the site that live elsewhere in the repository: the results, the changelog and the lab."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
+LAB = "src/bsrs/data/lab"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add results/README.md with its pictures, and CHANGELOG.md, with links as they are from inside the site."""
+    """Add results/README.md with its pictures, CHANGELOG.md and the lab, with links as from inside the site."""
     results = (ROOT / "results" / "README.md").read_text(encoding="utf-8").replace("](../docs/", "](../")
     files.append(File.generated(config, "results/index.md", content=results))
     for picture in sorted((ROOT / "results").glob("*/*.png")):
@@ -19,4 +20,11 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, where, abs_src_path=str(picture)))
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "changelog.md", content=changelog))
+    for part in sorted((ROOT / LAB).iterdir()):
+        files.append(File.generated(config, f"lab/{part.name}", abs_src_path=str(part)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The lab lies beside its page in the site."""
+    return markdown.replace(f"](../{LAB}/", "](lab/")

@@ -104,7 +104,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    for page in ("index.html", "results/index.html", "changelog/index.html", "install/index.html", "faq/index.html"):
+    for page in (
+        "index.html",
+        "results/index.html",
+        "changelog/index.html",
+        "install/index.html",
+        "lab/index.html",
+        "lab/lab.html",
+    ):
         assert (tmp_path / page).exists(), page
     api = (tmp_path / "api" / "index.html").read_text()
     for argument in ("learning_rate", "potential_network", "value_fn", "target_update_interval", "shaping"):

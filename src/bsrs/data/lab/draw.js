@@ -149,7 +149,7 @@ const labDraw = (() => {
   function sign(ctx, letter, size, ink, colours) {
     const reward = labNumbers.rewardOf(letter);
     if (letter === "G") star(ctx, size / 2, size / 2, size * 0.26, "#ffb000");
-    else if (letter === "P") pit(ctx, size / 2, size / 2, size * 0.2, colours.bad);
+    else if (letter === "P") pit(ctx, size / 2, size / 2, size * 0.2, ink);
     else if (letter === "S") {
       ctx.lineWidth = Math.max(1.5, size * 0.05);
       ctx.strokeStyle = colours.shaped;
@@ -237,7 +237,7 @@ const labDraw = (() => {
     for (let i = 0; i <= longest; i += tick) if (X(i) < box.right - 40) ctx.fillText(i, X(i), height - 9);
     ctx.textAlign = "right";
     ctx.fillText("steps", box.right, height - 9);
-    lines.forEach(({ residuals, colour }) => {
+    lines.forEach(({ residuals, colour, label }) => {
       if (!residuals.length) return;
       ctx.strokeStyle = ctx.fillStyle = colour;
       ctx.lineWidth = 2;
@@ -247,8 +247,12 @@ const labDraw = (() => {
       ctx.stroke();
       const last = residuals[residuals.length - 1];
       ctx.beginPath();
-      ctx.arc(X(residuals.length), Y(last > 0 ? last : tol / 10), 3.5, 0, 7);
+      const x = X(residuals.length), y = Y(last > 0 ? last : tol / 10);
+      ctx.arc(x, y, 3.5, 0, 7);
       ctx.fill();
+      const inside = x > box.right - 80;
+      ctx.textAlign = inside ? "right" : "left";
+      ctx.fillText(label, inside ? x - 8 : x + 8, Math.max(y, box.top + 8) - (inside ? 12 : 0));
     });
   }
 

@@ -10,7 +10,7 @@
       map: "SFFFFWFFFFF.FFFFFWFFFFF.FFFFFFFFFFF.FFFFFWFFFFF.FFFFFWFFFFF.WFWWWWFFFFF.FFFFFWWWFWW.FFFFFWFFFFF.FFFFFWFFFFF.FFFFFFFFFFF.FFFFFWFFFFG",
     },
     cliff: { name: "Cliff", eta: 0.05, gamma: 0.8, slip: 0.1, goal: "terminate", map: "FFFFFFFFFFFF.FFFFFFFFFFFF.FFFFFFFFFFFF.SPPPPPPPPPPG" },
-    maze: { name: "Random maze", eta: 0.2, gamma: 0.95, map: null },
+    maze: { name: "Random maze", eta: 0.1, gamma: 0.95, map: null },
     empty: { name: "Empty", eta: 0.2, map: "SFFFFFFF.FFFFFFFF.FFFFFFFF.FFFFFFFF.FFFFFFFF.FFFFFFFF.FFFFFFFF.FFFFFFFG" },
   };
   const TOOLS = [
@@ -238,11 +238,11 @@
   function verdict() {
     const { eta } = state, { proven, empirical, spectral } = limits;
     if (eta === 0) return ["", "η = 0: no bonus, so Shaped is Plain."];
-    if (eta <= proven && eta > -1) return ["good", eta < 0 ? "A negative bonus converges for sure, but slower." : `The paper proves that η up to ${proven.toFixed(2)} converges.`];
+    if (eta <= proven && eta > -1) return ["good", eta < 0 ? "A negative bonus: proven to converge, but slower." : "Small enough: the paper proves that it converges."];
     if (empirical == null || spectral == null) return ["", "Working out the limits …"];
-    if (eta <= empirical) return ["good", `More than the ${proven.toFixed(2)} that is proven, and it works on this map, up to ${empirical.toFixed(2)}.`];
-    if (eta < spectral) return ["bad", `Risky: stable near the answer (up to ${spectral.toFixed(2)}), but not from every first guess (up to ${empirical.toFixed(2)}).`];
-    return ["bad", `Too much: beyond ${spectral.toFixed(2)} every error grows from step to step.`];
+    if (eta <= empirical) return ["good", "More than is proven, and it works on this map."];
+    if (eta < spectral) return ["bad", "Risky: fine near the answer, but not from every first guess."];
+    return ["bad", "Too much: errors grow from step to step."];
   }
 
   /* ------------------------------------------------------------------ drawing */
@@ -292,7 +292,7 @@
         return { q, policy, value: racer.optimalValue(), bonus: state.view === "bonus" ? bonuses(racer.value()) : null, path: racer.applications ? pathOf(policy) : null };
       });
       drawCounters();
-      const lines = racers.map((racer, i) => ({ residuals: racer.residuals, colour: colours[LANES[i].colour] }));
+      const lines = racers.map((racer, i) => ({ residuals: racer.residuals, colour: colours[LANES[i].colour], label: racer.outcome ? LANES[i].name.toLowerCase() : "" }));
       labDraw.chart($("chart"), lines, colours, TOL);
       describe();
       for (const [i, lane] of LANES.entries())
@@ -309,7 +309,7 @@
     const phase = ((now - walkFrom) / 130) % (path.length + 4), at = Math.min(Math.floor(phase), path.length - 1);
     const here = mdp.cellOf[path[at]], there = mdp.cellOf[path[Math.min(at + 1, path.length - 1)]], t = Math.min(phase - at, 1);
     const size = lane.canvas.clientWidth / mdp.width, mix = (f) => (f(here) + t * (f(there) - f(here)) + 0.5) * size;
-    lane.walker.style.transform = `translate(${mix((c) => c % mdp.width)}px, ${mix((c) => Math.floor(c / mdp.width))}px) scale(${Math.max(size / 46, 0.4)})`;
+    lane.walker.style.transform = `translate(${mix((c) => c % mdp.width)}px, ${mix((c) => Math.floor(c / mdp.width))}px) scale(${Math.min(Math.max(size / 46, 0.5), 1.2)})`;
   }
 
   function drawCounters() {
