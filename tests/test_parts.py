@@ -12,74 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bsrs.agents import targets
-from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.members import polyak_tau, target_interval
-from bsrs.agents.replay import Batch
-from bsrs.agents.sac import SACAgent
-from bsrs.agents.td3 import TD3Agent
 from bsrs.config.dqn import DQNConfig
-from bsrs.config.sac import SACConfig
 from bsrs.config.td3 import TD3Config
-from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
 from bsrs.shaping import shaped_reward
-
-DISCRETE = EnvSpec("CartPole-v1", "gym", (4,), "float32", n_actions=3)
-CONTINUOUS = EnvSpec("Pendulum-v1", "gym", (3,), "float32", action_low=(-2.0,), action_high=(2.0,))
-B = 24
-
-
-def dqn(*fields: dict[str, Any]) -> DQNAgent:
-    same: dict[str, Any] = {"env": "CartPole-v1", "buffer_size": 100, "hidden": (16, 16), "batch_size": B}
-    agent = DQNAgent([DQNConfig(**{**same, **each}) for each in fields], DISCRETE)
-    return _with_target_behind(agent, agent.target)
-
-
-def critic(kind: str, *fields: dict[str, Any]) -> Any:
-    same: dict[str, Any] = {"env": "Pendulum-v1", "buffer_size": 100, "hidden": (16, 16), "batch_size": B}
-    if kind == "td3":
-        agent: Any = TD3Agent([TD3Config(**{**same, **each}) for each in fields], CONTINUOUS)
-    else:
-        agent = SACAgent([SACConfig(**{**same, **each}) for each in fields], CONTINUOUS)
-    return _with_target_behind(agent, agent.target_critics)
-
-
-def made(kind: str, *fields: dict[str, Any]) -> Any:
-    return dqn(*fields) if kind == "dqn" else critic(kind, *fields)
-
-
-def _with_target_behind(agent: Any, target: torch.nn.Module) -> Any:
-    with torch.no_grad():
-        for weight in target.parameters():
-            weight.mul_(0.7)
-    return agent
-
-
-def batch(kind: str, members: int = 1, seed: int = 0) -> Batch:
-    rng = np.random.default_rng(seed)
-    n_obs = 4 if kind == "dqn" else 3
-
-    def normal(*shape: int) -> Tensor:
-        return torch.from_numpy(np.stack([rng.standard_normal(shape, np.float32)] * members))
-
-    obs, next_obs, reward = normal(B, n_obs), normal(B, n_obs), normal(B)
-    terminated = torch.from_numpy(np.stack([rng.random(B) < 0.3] * members))
-    if kind == "dqn":
-        action = torch.from_numpy(np.stack([rng.integers(3, size=B)] * members))
-        return Batch(obs, action, reward, next_obs, terminated)
-    action = torch.from_numpy(np.stack([rng.uniform(-1, 1, (B, 1)).astype(np.float32)] * members))
-    return Batch(obs, action, reward, next_obs, terminated, normal(2 if kind == "sac" else 1, B, 1))
-
-
-def weights(agent: Any, member: int = 0) -> dict[str, Tensor]:
-    state = agent.state(member)
-    return {name: tensor for name, tensor in state.tensors.items() if "adam" not in name}
-
-
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], atol: float = 0.0) -> None:
-    for name, tensor in ours.items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=atol, msg=name)
-
+from small_agents import after, assert_same, batch, dqn, made, weights
 
 # ---- the identity
 
@@ -148,14 +86,6 @@ def test_each_part_by_hand() -> None:
 
 
 # ---- controls
-
-
-def after(kind: str, fields: dict[str, Any], scale: float = 1.0, steps: int = 3) -> dict[str, Tensor]:
-    agent = made(kind, fields)
-    for seed in range(steps):
-        given = batch(kind, 1, seed)
-        agent.gradient_step(given._replace(reward=given.reward * scale), 1)
-    return weights(agent)
 
 
 @pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bsrs.agents import private_torch
 from bsrs.agents.agent import Array
+from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, polyak_tau
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
 from bsrs.agents.population import generators
@@ -155,6 +156,26 @@ def replayed_values(
         next=min_over_critics(q_values(online, batch.next_obs, next_action)) if td.asks_online else None,
         next_target=next_q,
     )
+
+
+def ingredients(
+    comparators: Comparators,
+    networks: Networks,
+    batch: Batch,
+    next_action: Tensor,
+    next_q: Tensor,
+    value: Callable[[], Tensor],
+) -> Ingredients:
+    """What comparators of any actor-critic ask for: `next_q` is the least target critic's, `value` its V(s)."""
+    target = networks.target_critics.layers
+    gap = repeated = least = None
+    if comparators.has("advantage", "persistent"):
+        gap = min_over_critics(q_values(target, batch.obs, batch.action)) - value()
+    if comparators.has("persistent"):
+        repeated = min_over_critics(q_values(target, batch.next_obs, batch.action))
+    if comparators.has("minto"):
+        least = torch.minimum(next_q, min_over_critics(q_values(networks.critics.layers, batch.next_obs, next_action)))
+    return Ingredients(advantage=gap, repeated=repeated, least=least)
 
 
 def frozen_copy(network: StackedMLP) -> StackedMLP:

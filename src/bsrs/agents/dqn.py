@@ -15,6 +15,8 @@ from torch import Tensor
 
 from bsrs.agents import targets
 from bsrs.agents.agent import Array, Finding, State, Transition, times_due
+from bsrs.agents.comparators import MUNCHAUSEN_TEMPERATURE, Comparators, Ingredients
+from bsrs.agents.heads import Heads
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
 from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP
@@ -22,6 +24,7 @@ from bsrs.agents.population import Population, Stack, generators, stacked
 from bsrs.agents.replay import Batch
 from bsrs.config.dqn import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
+from bsrs.errors import BadInput
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static
 
 QNetworks = StackedMLP | StackedConv | PatchConv
@@ -41,7 +44,14 @@ class DQNAgent:
         self.n_actions = require_discrete(spec)
         self._obs_factor = 1 / spec.obs_scale
         seeds = [config.seed for config in configs]
-        self.online, self.target = (_network(self.config, spec, seeds, self.device) for _ in range(2))
+        self._heads = heads = Heads(configs, self.device)
+        outputs = heads.outputs(self.n_actions)
+        self.online, self.target = (_network(self.config, spec, seeds, self.device, outputs) for _ in range(2))
+        if heads.stacks and not isinstance(self.online, StackedMLP):
+            raise BadInput(f"comparator popart has env {spec.env!r} with images; expected flat observations")
+        self._comparators = Comparators(configs, self.device)
+        doubles = [config.double for config in configs]
+        self._double = torch.tensor(doubles, device=self.device).unsqueeze(1) if any(doubles) else None  # (P, 1)
         self.population = Population(
             configs,
             spec,
@@ -55,6 +65,8 @@ class DQNAgent:
         self._stacks = {
             "policy": Stack.trained(self.online, [learning_rate(config) for config in configs]),
             "target": Stack(self.target, self.members),
+            **self._comparators.stacks,
+            **heads.stacks,
         }
         self.optimizer = self._stacks["policy"].adam
         self._intervals = [target_interval(config, config.target_update_interval) for config in configs]
@@ -80,7 +92,8 @@ class DQNAgent:
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        return self.online(self._as_input(torch.from_numpy(obs))).argmax(dim=-1).cpu().numpy()  # type: ignore[no-any-return]
+        q = self._heads.q(self.online(self._as_input(torch.from_numpy(obs))))
+        return q.argmax(dim=-1).cpu().numpy()
 
     # ---- learning
 
@@ -111,12 +124,16 @@ class DQNAgent:
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One step of Adam on the Huber loss of the shaped TD error."""
         tape = self.online.record(batch.obs)
-        q = tape.output  # (P, B, A)
+        q = self._heads.q(tape.output)  # (P, B, A)
         target, shaping_term = self._target(batch, q, step)  # (P, B), (P, B)
         q_chosen = targets.chosen(q, batch.action)  # (P, B)
-        grad_chosen = (q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)  # of the mean Huber loss
+        self._heads.learn(target, self.online, self.target)
+        self._comparators.learn(target - q_chosen)
+        grad_chosen = (
+            self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
+        )  # of the mean Huber loss
         grad_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), grad_chosen.unsqueeze(-1))  # (P, B, A)
-        gradients = tape.gradients(grad_q)
+        gradients = tape.gradients(self._heads.gradient(grad_q))
         self._stacks["policy"].clip(gradients, self.config.max_grad_norm)
         self.optimizer.descend(gradients)
         value = q.amax(dim=-1)  # (P, B)
@@ -128,11 +145,15 @@ class DQNAgent:
         config, td = self.config, self._td
         shaped = td.shaper.is_active(step)
         next_obs = self.online.prepare(batch.next_obs)
-        next_q_target = self.target(next_obs)  # (P, B, A)
-        next_q = self.online(next_obs) if config.double or (shaped and td.asks_online) else None  # (P, B, A)
+        next_q_target = self._heads.q(self.target(next_obs))  # (P, B, A)
+        asked = self._double is not None or self._comparators.has("minto") or (shaped and td.asks_online)
+        next_q = self._heads.q(self.online(next_obs)) if asked else None  # (P, B, A)
         next_target = bootstrap = targets.value_of(next_q_target, config.temperature)  # (P, B)
-        if config.double and next_q is not None:
-            bootstrap = targets.double_value(next_q, next_q_target)
+        if self._double is not None and next_q is not None:
+            bootstrap = torch.where(self._double, targets.double_value(next_q, next_q_target), bootstrap)
+        if self._comparators:
+            given = self._ingredients(batch, next_q_target, next_q)
+            batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if not shaped:
             return td.plain(batch, bootstrap)
         values = Values(
@@ -143,11 +164,24 @@ class DQNAgent:
         )
         return td.shaped(batch, targets.chosen(q, batch.action) if td.partial else q, bootstrap, values, step)
 
+    def _ingredients(self, batch: Batch, next_q_target: Tensor, next_q: Tensor | None) -> Ingredients:
+        """What the members' comparators ask for."""
+        has, value, tau = self._comparators.has, targets.value_of, MUNCHAUSEN_TEMPERATURE
+        q = self._heads.q(self.target(batch.obs)) if has("advantage", "persistent", "munchausen") else None
+        gap = None if q is None else targets.advantage(q, batch.action)
+        return Ingredients(
+            advantage=gap,
+            repeated=targets.chosen(next_q_target, batch.action) if has("persistent") else None,
+            log_policy=None if q is None else targets.chosen(q, batch.action) - value(q, tau),
+            soft_bootstrap=value(next_q_target, tau) if has("munchausen") else None,
+            least=None if next_q is None else value(torch.minimum(next_q, next_q_target), self.config.temperature),
+        )
+
     @torch.inference_mode()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target network: (P, N, *obs) -> (P, N) each."""
         inputs = self.online.prepare(self._as_input(obs))
-        q, q_target = self.online(inputs), self.target(inputs)  # (P, N, A) each
+        q, q_target = (self._heads.q(network(inputs)) for network in (self.online, self.target))  # (P, N, A) each
         return targets.value_of(q, self.config.temperature), targets.value_of(q_target, self.config.temperature)
 
     def _as_input(self, obs: Tensor) -> Tensor:
@@ -176,26 +210,27 @@ class DQNAgent:
         self.population.load_state(member, state, self._stacks)
 
 
-def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device) -> QNetworks:
+def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device, outputs: int) -> QNetworks:
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
-    n_actions = require_discrete(spec)
     if spec.kind == "minatar":
-        return PatchConv(MINATAR, spec.obs_shape, n_actions, init, device=device)
+        return PatchConv(MINATAR, spec.obs_shape, outputs, init, device=device)
     if spec.is_image:
-        return StackedConv(_CONVOLUTIONS[config.atari_network], spec.obs_shape, n_actions, init, device=device)
-    return StackedMLP((spec.obs_shape[0], *config.hidden, n_actions), init, device=device)
+        return StackedConv(_CONVOLUTIONS[config.atari_network], spec.obs_shape, outputs, init, device=device)
+    return StackedMLP((spec.obs_shape[0], *config.hidden, outputs), init, device=device)
 
 
 def _potentials(configs: Sequence[DQNConfig], spec: EnvSpec, device: torch.device) -> list[Potential]:
     """Each member's potential."""
 
     def untrained(config: DQNConfig) -> Static:
-        network = _network(config, spec, [config.seed], device)
+        heads = Heads([config], device)
+        network = _network(config, spec, [config.seed], device, heads.outputs(require_discrete(spec)))
 
         def value(obs: Tensor) -> Tensor:
             lead = obs.shape[: obs.ndim - len(spec.obs_shape)]
-            return targets.value_of(network(obs.reshape(1, -1, *spec.obs_shape)), config.temperature).reshape(lead)
+            q = heads.q(network(obs.reshape(1, -1, *spec.obs_shape)))
+            return targets.value_of(q, config.temperature).reshape(lead)
 
         return Static(value)
 

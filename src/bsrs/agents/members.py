@@ -64,6 +64,16 @@ def polyak_tau(config: OffPolicyConfig, tau: float) -> float:
     return min(1.0, tau * (1 + eta) / (1 + eta * (1 - config.gamma)))
 
 
+def transition_discount(batch: Batch, gamma: float) -> Tensor:
+    """What V(s') counts, (P, B): gamma for each step of the transition, and zero after a true end."""
+    discount: Tensor = _steps_discount(batch, gamma) * (batch.terminated == 0)
+    return discount
+
+
+def _steps_discount(batch: Batch, gamma: float) -> Tensor | float:
+    return gamma if batch.steps is None else gamma**batch.steps
+
+
 class Values(NamedTuple):
     """V at both ends of a batch, (P, B) each, from the online and the target network; None where nobody asks."""
 
@@ -98,7 +108,7 @@ class MemberTargets:
 
     def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
-        target = targets.td_target(self._reward(batch), bootstrap, batch.terminated, self._gamma)
+        target = targets.td_target(self._reward(batch), bootstrap, batch.terminated, _steps_discount(batch, self._gamma))
         return target, torch.zeros_like(target)
 
     def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:
@@ -106,24 +116,24 @@ class MemberTargets:
 
         `bootstrap` is Vt(s') as plain learning takes it, `q` the Q(s, a) that learns: needed where `partial`.
         """
-        reward = self._reward(batch)
+        reward, gamma = self._reward(batch), _steps_discount(batch, self._gamma)
         value, next_value = self._ends(values, bootstrap, step)
         if self.partial:
             target = self._partly_shaped(batch, reward, q, value, next_value, bootstrap, step)
-            plain = targets.td_target(reward, bootstrap, batch.terminated, self._gamma)
+            plain = targets.td_target(reward, bootstrap, batch.terminated, gamma)
             added = target - (plain if q.ndim == 2 else plain.unsqueeze(1))
         else:
             shaped = self.shaper(
                 reward,
                 value,
                 next_value,
-                gamma=self._gamma,
+                gamma=gamma,
                 terminated=None if self._keeps_terminal else batch.terminated,
                 state=batch.obs,
                 next_state=batch.next_obs,
                 step=step,
             )
-            target = targets.td_target(shaped, bootstrap, batch.terminated, self._gamma)
+            target = targets.td_target(shaped, bootstrap, batch.terminated, gamma)
             added = shaped - reward
         self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
         return target, added
@@ -144,14 +154,15 @@ class MemberTargets:
     ) -> Tensor:
         eta = torch.as_tensor(self.shaper.eta(step, batch.obs, value), device=value.device, dtype=value.dtype)
         coefficients = targets.part_coefficients(eta.reshape(-1, 1), *self._keeps)
-        discount = self._gamma * (batch.terminated == 0)
+        gamma = torch.zeros_like(reward) + _steps_discount(batch, self._gamma)
+        discount = gamma * (batch.terminated == 0)
         given = {
             "reward": reward,
             "value": self.shaper.potential(batch.obs, value, step),
             "next_value": self.shaper.potential(batch.next_obs, next_value, step),
             "bootstrap": bootstrap,
             "discount": discount,
-            "potential_discount": torch.full_like(reward, self._gamma) if self._keeps_terminal else discount,
+            "potential_discount": gamma if self._keeps_terminal else discount,
             **coefficients,
         }
         if q.ndim == 3:

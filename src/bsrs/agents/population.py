@@ -19,7 +19,7 @@ from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
 from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, Replays
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep, Replays
 from bsrs.agents.returns import WINDOW, RecentReturns
 from bsrs.config.training import OffPolicyConfig
 from bsrs.envs import EnvSpec
@@ -48,7 +48,8 @@ class Population:
         self.config = config = configs[0]
         shapings = [Shaping(shaper_eta(c), potential) for c, potential in zip(configs, potentials, strict=True)]
         self.shaper = Shaper(shapings if shaping is None else [shaping] * self.size)
-        self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size)
+        returns = [NStep(c.n_step, c.gamma) for c in configs]
+        self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size, returns)
         self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
         self.diagnostics = Diagnostics(measures, self.size, config.gamma, device)
         self._drawn = Batch.empty(spec, self.size, config.batch_size)
@@ -71,7 +72,8 @@ class Population:
     def draw(self) -> Batch:
         """A batch of every member's replay, drawn from its own stream, as tensors of the replay's types."""
         drawn = self.replays.sample(self.streams["batches"], self._drawn)
-        return Batch(*(self.tensor(part) for part in drawn.transitions))
+        steps = None if drawn.steps is None else self.tensor(drawn.steps)
+        return Batch(*(self.tensor(part) for part in drawn.transitions))._replace(steps=steps)
 
     def noise(self, name: str, *shape: int) -> Tensor:
         """Standard normal noise of each member's stream `name`: (P, *shape)."""

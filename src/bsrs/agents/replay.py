@@ -36,6 +36,8 @@ class Batch(NamedTuple):
     terminated: Any  # (B,)
     noise: Any = None
     """(P, k, B, A): the standard normal noise that a gradient step of an actor-critic needs."""
+    steps: Any = None
+    """(B,): over how many steps the reward is summed, where it is over several."""
 
     @property
     def transitions(self) -> tuple[Any, ...]:
@@ -70,15 +72,26 @@ def action_dtype(spec: EnvSpec) -> DTypeLike:
     return np.float32 if spec.n_actions is None else np.int64
 
 
+class NStep(NamedTuple):
+    """Rewards of `n` steps, discounted by `gamma`, as one transition."""
+
+    n: int
+    gamma: float
+
+
 class Replays:
     """The replays of P members, of the kind that suits the env: the last `capacity` transitions of n copies of it.
 
-    Plain arrays of all members lie in one block, so that a batch of every member is one gathering.
+    Plain arrays of all members lie in one block, so that a batch of every member is one gathering. `returns` sums the
+    rewards of each member over some steps.
     """
 
-    def __init__(self, spec: EnvSpec, capacity: int, n: int, members: int) -> None:
+    def __init__(self, spec: EnvSpec, capacity: int, n: int, members: int, returns: Sequence[NStep] = ()) -> None:
         if capacity < n:
             raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
+        self._returns = returns if any(each.n > 1 for each in returns) else ()
+        if self._returns and spec.frame_stack > 1:
+            raise BadInput(f"n_step is above 1 and env {spec.env!r} has stacked frames; expected n_step 1 there")
         self._each: list[ArrayReplay | FrameReplay]
         self._block: tuple[NDArray[Any], ...] | None = None
         if spec.frame_stack > 1:
@@ -112,7 +125,7 @@ class Replays:
     def sample(self, rngs: Sequence[Generator], out: Batch) -> Batch:
         """A batch of every replay, drawn from the member's own stream into its part of `out`, which is (P, B)."""
         members, batch_size = out.reward.shape
-        if self._block is None or members == 1:
+        if self._block is None or (members == 1 and not self._returns):
             for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True)):
                 replay.sample(batch_size, rng, out=out.of(member))
             return out
@@ -126,7 +139,16 @@ class Replays:
         )
         for whole, part in zip(self._block, out.transitions, strict=True):
             _take(whole, rows, part.reshape(-1, *part.shape[2:]))
-        return out
+        return self._summed(rows.reshape(members, batch_size), out) if self._returns else out
+
+    def _summed(self, rows: NDArray[np.int64], out: Batch) -> Batch:
+        """The batch `out` of these rows of the block, with the members' returns."""
+        steps = np.ones(out.reward.shape, np.float32)
+        for member, (replay, returns) in enumerate(zip(self._each, self._returns, strict=True)):
+            if isinstance(replay, ArrayReplay) and returns.n > 1:
+                own = rows[member] - member * replay.capacity
+                steps[member] = replay.sum_rewards(own, returns, out.of(member)).steps
+        return out._replace(steps=steps)
 
 
 class ArrayReplay:
@@ -175,6 +197,23 @@ class ArrayReplay:
         for whole, part in zip(self._data.transitions, out.transitions, strict=True):
             _take(whole, rows, part)
         return out
+
+    def sum_rewards(self, rows: NDArray[np.int64], returns: NStep, out: Batch) -> Batch:
+        """The batch `out` of these rows with the next n transitions as one: fewer at an end, and at the newest."""
+        data, n = self._data, returns.n
+        path = (rows[:, None] + np.arange(n) * self._n) % self.capacity  # (B, n)
+        later = (self._added - 1 - rows) % self.capacity  # transitions that came after it
+        goes_on = later[:, None] >= np.arange(n) * self._n  # (B, n)
+        for k in range(1, n):
+            before, row = path[:, k - 1], path[:, k]
+            follows = (data.next_obs[before] == data.obs[row]).reshape(len(rows), -1).all(axis=1)
+            goes_on[:, k] &= goes_on[:, k - 1] & follows & ~data.terminated[before]
+        steps = goes_on.sum(axis=1)
+        last = path[np.arange(len(rows)), steps - 1]
+        out.reward[:] = (data.reward[path] * goes_on) @ (returns.gamma ** np.arange(n)).astype(np.float32)
+        _take(data.next_obs, last, out.next_obs)
+        _take(data.terminated, last, out.terminated)
+        return out._replace(steps=steps.astype(np.float32))
 
     def latest(self, most: int) -> list[Stretch]:
         """At most `most` transitions for each env. An episode goes on where the next state is the next one's state."""

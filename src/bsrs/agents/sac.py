@@ -18,6 +18,7 @@ from bsrs.agents.actor_critic import (
     ActionRange,
     Networks,
     PolyakUpdate,
+    ingredients,
     min_over_critics,
     policy_values,
     potentials,
@@ -26,6 +27,7 @@ from bsrs.agents.actor_critic import (
     replayed_values,
 )
 from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Layers, Tape, mlp, record
 from bsrs.agents.population import Population, Stack, stacked
@@ -93,6 +95,7 @@ class SACAgent:
             device=self.device,
         )
         self._td = MemberTargets(configs, self.population.shaper, self.device)
+        self._comparators = Comparators(configs, self.device)
         self._polyak_update = PolyakUpdate(configs)
         rates = [learning_rate(c) for c in configs]
         self._stacks = {
@@ -100,6 +103,7 @@ class SACAgent:
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics),
             "temperatures": Stack.trained(self.temperatures, rates),
+            **self._comparators.stacks,
         }
         self._target_entropy = -float(self.actions.size) if config.target_entropy is None else config.target_entropy
 
@@ -158,9 +162,14 @@ class SACAgent:
         log_std = log_std.clamp(*LOG_STD_RANGE)
         spread = log_std.exp() * noise
         action = (mean + spread).tanh()
-        gaussian = -0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI
-        log_prob = (gaussian - torch.log(1 - action.square() + _TINY)).sum(dim=-1)
-        return Sampled(action, log_prob, spread, tape)
+        return Sampled(action, _log_density(action, noise, log_std), spread, tape)
+
+    def _log_prob(self, current: Sampled, action: Tensor) -> Tensor:
+        """The current policy's log-density of other actions, (P, B)."""
+        mean, log_std = current.tape.output.chunk(2, dim=-1)
+        log_std = log_std.clamp(*LOG_STD_RANGE)
+        noise = (torch.atanh(action.clamp(_TINY - 1, 1 - _TINY)) - mean) / log_std.exp()
+        return _log_density(action, noise, log_std)
 
     def _update_alpha(self, log_prob: Tensor) -> None:
         """One step of the temperature towards the target entropy."""
@@ -176,15 +185,33 @@ class SACAgent:
         following = self.sampled(batch.next_obs, batch.noise[:, 1])
         next_q = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, following.action))  # (P, B)
         bootstrap = next_q - alpha * following.log_prob
+        if self._comparators:
+            given = self._ingredients(batch, current, following, alpha, next_q)
+            batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if self._td.shaper.is_active(step):
             values = self._values(batch, current, following, alpha, q, next_q)
             target, term = self._td.shaped(batch, q, bootstrap, values, step)
         else:
             target, term = self._td.plain(batch, bootstrap)
         target = target if target.ndim == 3 else target.unsqueeze(1)
+        self._comparators.learn(target - q)
         grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
         self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
+
+    def _ingredients(
+        self, batch: Batch, current: Sampled, following: Sampled, alpha: Tensor, next_q: Tensor
+    ) -> Ingredients:
+        """What the members' comparators ask for, with the entropy's bonus where V has it."""
+
+        def value() -> Tensor:
+            q = q_values(self.target_critics.layers, batch.obs, current.action)
+            return min_over_critics(q) - alpha * current.log_prob
+
+        found = ingredients(self._comparators, self.networks, batch, following.action, next_q, value)
+        if found.least is not None:
+            found = found._replace(least=found.least - alpha * following.log_prob)
+        return found._replace(log_policy=alpha * self._log_prob(current, batch.action))
 
     def _values(
         self, batch: Batch, current: Sampled, following: Sampled, alpha: Tensor, q: Tensor, next_q: Tensor
@@ -235,3 +262,9 @@ class SACAgent:
 
     def load_state(self, member: int, state: State) -> None:
         self.population.load_state(member, state, self._stacks)
+
+
+def _log_density(action: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
+    """Of a Gaussian squashed by tanh: (P, B, A) -> (P, B)."""
+    gaussian = -0.5 * noise.square() - log_std - _HALF_LOG_TWO_PI
+    return (gaussian - torch.log(1 - action.square() + _TINY)).sum(dim=-1)

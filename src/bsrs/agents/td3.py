@@ -18,6 +18,7 @@ from bsrs.agents.actor_critic import (
     Networks,
     PolyakUpdate,
     frozen_copy,
+    ingredients,
     min_over_critics,
     policy_values,
     potentials,
@@ -26,6 +27,7 @@ from bsrs.agents.actor_critic import (
     replayed_values,
 )
 from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Layers, Tape, mlp, record
 from bsrs.agents.population import Population, Stack, stacked
@@ -66,6 +68,7 @@ class TD3Agent:
             device=self.device,
         )
         self._td = MemberTargets(configs, self.population.shaper, self.device)
+        self._comparators = Comparators(configs, self.device)
         self._polyak_update = PolyakUpdate(configs)
         rates = [learning_rate(c) for c in configs]
         self._stacks = {
@@ -73,6 +76,7 @@ class TD3Agent:
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics),
             "target_actor": Stack(self.target_actor, self.members),
+            **self._comparators.stacks,
         }
         self.actor_optimizer, self.critic_optimizer = self._stacks["policy"].adam, self._stacks["critics"].adam
         self.updates = 0
@@ -137,15 +141,29 @@ class TD3Agent:
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         next_action = self.smoothed_action(batch)  # (P, B, A)
         bootstrap = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, next_action))  # (P, B)
+        if self._comparators:
+            batch, bootstrap = self._comparators.apply(
+                batch, bootstrap, self._ingredients(batch, next_action, bootstrap)
+            )
         if shaped:
             values = self._values(batch, policy, q, next_action, bootstrap)
             target, term = self._td.shaped(batch, q, bootstrap, values, step)
         else:
             target, term = self._td.plain(batch, bootstrap)
         target = target if target.ndim == 3 else target.unsqueeze(1)
+        self._comparators.learn(target - q)
         grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
         self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
+
+    def _ingredients(self, batch: Batch, next_action: Tensor, next_q: Tensor) -> Ingredients:
+        """What the members' comparators ask for; V(s) is at the target actor's action."""
+
+        def value() -> Tensor:
+            action = mean_action(self.target_actor.layers, batch.obs)
+            return min_over_critics(q_values(self.target_critics.layers, batch.obs, action))
+
+        return ingredients(self._comparators, self.networks, batch, next_action, next_q, value)
 
     def smoothed_action(self, batch: Batch) -> Tensor:
         """The target actor's action at s', with clipped noise: (P, B, A)."""

@@ -36,5 +36,7 @@ class ActorCriticConfig(OffPolicyConfig):
         super().__post_init__()
         check_range(self, 0.0, "tau", high=1.0)
         check_range(self, 1, "n_critics")
+        if self.comparator == "popart":
+            raise BadInput("comparator popart is DQN's only; expected another one")
         if self.gradient_steps < 1 and self.gradient_steps != -1:
             raise BadInput(f"gradient_steps is {self.gradient_steps}; expected at least 1, or -1 for one per env step")

@@ -86,8 +86,10 @@ class Algorithm:
 
 
 # What the package's own agents take as a number per member: policy and replay potentials take different passes.
-_CRITICS_MEMBERS = frozenset({"eta", "seed", "parts", "control", "potential_network", "learning_rate"})
-_DQN_MEMBERS = _CRITICS_MEMBERS | {"potential"}
+_PARTS = {"parts", "control", "potential_network", "comparator", "comparator_alpha", "n_step"}
+_OFF_POLICY = frozenset({"eta", "seed", "learning_rate", *_PARTS})
+_CRITICS_MEMBERS = _OFF_POLICY | {"tau"}
+_DQN_MEMBERS = _OFF_POLICY | {"potential", "double", "target_update_interval"}
 
 _ROWS: dict[str, Algorithm] = {
     row.name: row

@@ -14,6 +14,7 @@ class DQNConfig(OffPolicyConfig):
     """DQN (Mnih et al., 2015) with bootstrapped reward shaping."""
 
     algorithm: ClassVar[str] = "dqn"
+    added_later = (*OffPolicyConfig.added_later, "dueling")
 
     steps: int = 10_000_000
     gamma: float = 0.99
@@ -39,6 +40,8 @@ class DQNConfig(OffPolicyConfig):
     """For Atari frames: the network of Mnih et al. (2015), or theirs of 2013, which costs a third."""
     double: bool = False
     """Double DQN: the online network chooses the next action, the target network values it."""
+    dueling: bool = False
+    """Dueling heads (Wang et al., 2016): V and advantages instead of Q."""
     temperature: float = 0.0
     """Above 0, V is the soft maximum tau * logsumexp(Q / tau), in the target and in the potential."""
     potential: Literal["bootstrapped", "static", "random"] = "bootstrapped"

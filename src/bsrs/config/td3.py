@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.config.training import check_range
+from bsrs.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,4 +28,6 @@ class TD3Config(ActorCriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 1, "policy_delay")
+        if self.comparator == "munchausen":
+            raise BadInput("comparator munchausen needs a policy with probabilities; expected dqn or sac, not td3")
         check_range(self, 0, "target_policy_noise", "target_noise_clip", "exploration_noise")

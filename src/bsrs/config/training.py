@@ -9,6 +9,7 @@ from bsrs.errors import BadInput
 from bsrs.shaping import Constant, as_scale
 
 Control = Literal["none", "scaled", "exact", "learning-rate", "faster-target", "rescaled"]
+Comparator = Literal["none", "advantage", "persistent", "munchausen", "minto", "centering", "popart"]
 Parts = Literal["cab", "ca", "cb", "ab", "c", "a", "b", "none"]
 
 
@@ -52,7 +53,7 @@ class TrainingConfig:
 class OffPolicyConfig(TrainingConfig):
     """A run that learns from a replay, with a target network: what DQN, TD3 and SAC share."""
 
-    added_later = ("parts", "control")
+    added_later: ClassVar[tuple[str, ...]] = ("parts", "control", "comparator", "comparator_alpha", "n_step")
 
     gamma: float
     """Discount factor."""
@@ -79,6 +80,14 @@ class OffPolicyConfig(TrainingConfig):
     """Instead of shaping, a control at the same eta. scaled: reward / (1+eta); exact: -eta*Q(s,a) in place of
     -eta*V(s); learning-rate: times 1+eta; faster-target: a target network as fast as shaping would make it;
     rescaled: learning rate times 1+eta and reward / (1+eta)."""
+    comparator: Comparator = "none"
+    """Besides or instead of shaping, what the field does. advantage: advantage learning; persistent: its persistent
+    form; munchausen: scaled log-policy on the reward; minto: the least of the online and the target network in the
+    bootstrap; centering: rewards without their mean; popart: networks that learn normalised targets (DQN)."""
+    comparator_alpha: float = 0.9
+    """Weight of the action gap in advantage, persistent and munchausen: as published; eta/(1+eta) matches shaping."""
+    n_step: int = 1
+    """Steps over which rewards are summed before the bootstrap."""
     random_period: int = 1_000
     """Env steps after which the random potential is drawn anew."""
     terminal: Literal["zero", "keep"] = "zero"
@@ -93,13 +102,16 @@ class OffPolicyConfig(TrainingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 0.0, "gamma", high=1.0)
-        check_range(self, 1, "batch_size", "buffer_size", "train_freq", "random_period")
+        check_range(self, 1, "batch_size", "buffer_size", "train_freq", "random_period", "n_step")
+        check_range(self, 0.0, "comparator_alpha", high=1.0)
         check_range(self, 0, "learning_starts")
         check_positive(self, "learning_rate")
         if not self.hidden or min(self.hidden) < 1:
             raise BadInput(f"hidden is {self.hidden}; expected the sizes of one or more layers")
         if self.control != "none":
             self._check_control()
+        if self.comparator == "centering" and self.gamma == 1:
+            raise BadInput("comparator centering has gamma 1; expected gamma below 1, or the mean has no potential")
 
     def _check_control(self) -> None:
         scale = as_scale(self.eta)

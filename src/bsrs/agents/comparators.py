@@ -1,0 +1,120 @@
+"""What the field does to a TD target instead of shaping it, to be put beside BSRS.
+
+Each is a term on the reward or another bootstrap, so that it goes with any part of BSRS and with any agent:
+
+- advantage learning and persistent advantage learning (Bellemare et al., 2016, arXiv:1512.04860);
+- Munchausen reinforcement learning (Vieillard et al., 2020, arXiv:2007.14430);
+- MINTO, the least of the online and the target network's bootstrap (Hendawy et al., 2025, arXiv:2510.02590);
+- reward centering (Naik et al., 2024, arXiv:2405.09999), in episodic tasks as a constant potential.
+
+PopArt and dueling change what a network puts out: see `bsrs.agents.heads`. n-step returns are made by the replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bsrs.agents.members import transition_discount
+from bsrs.agents.population import Stack
+from bsrs.agents.replay import Batch
+from bsrs.config.training import OffPolicyConfig
+
+MUNCHAUSEN_TEMPERATURE = 0.03
+LOWEST_LOG_POLICY = -1.0
+CENTERING_RATE = 1e-3
+"""Of the reward's mean, per gradient step."""
+
+
+def advantage_term(q: Tensor, value: Tensor, alpha: Tensor | float) -> Tensor:
+    """`alpha * (Q(s, a) - V(s))`: the action gap grows by the factor 1 / (1 - alpha)."""
+    return alpha * (q - value)
+
+
+def persistent_term(advantage: Tensor, repeated: Tensor, bootstrap: Tensor, discount: Tensor) -> Tensor:
+    """What makes the target the larger one of advantage learning's and of repeating the action, Q(s', a)."""
+    return torch.maximum(advantage, discount * (repeated - bootstrap))
+
+
+def munchausen_term(log_policy: Tensor, alpha: Tensor | float) -> Tensor:
+    """`alpha * [tau * log pi(a|s)]`, clipped below as published; `log_policy` has the factor tau."""
+    return alpha * log_policy.clamp(LOWEST_LOG_POLICY, 0.0)
+
+
+def centering_term(average: Tensor, discount: Tensor, gamma: float) -> Tensor:
+    """Minus the mean reward, as the constant potential `average / (1 - gamma)`, which ends with the episode."""
+    return -average * (1 - discount) / (1 - gamma)
+
+
+class Ingredients(NamedTuple):
+    """What comparators are made of, (P, B) each; None where no member asks. From the target network unless said."""
+
+    advantage: Tensor | None = None
+    """Q(s, a) - V(s)."""
+    repeated: Tensor | None = None
+    """Q(s', a)."""
+    log_policy: Tensor | None = None
+    """tau * log pi(a|s)."""
+    soft_bootstrap: Tensor | None = None
+    """The bootstrap of the soft policy."""
+    least: Tensor | None = None
+    """The bootstrap from the least of the online and the target network."""
+
+
+class AverageReward(nn.Module):
+    """Each member's mean reward, as its TD errors tell it."""
+
+    def __init__(self, members: int, device: torch.device) -> None:
+        super().__init__()
+        self.average = nn.Parameter(torch.zeros(members, 1, device=device), requires_grad=False)
+
+
+class Comparators:
+    """The members that learn by one of them."""
+
+    def __init__(self, configs: Sequence[OffPolicyConfig], device: torch.device) -> None:
+        names = [config.comparator for config in configs]
+        self._is = {
+            name: torch.tensor([each == name for each in names], device=device).unsqueeze(1)  # (P, 1)
+            for name in dict.fromkeys(names)
+            if name not in ("none", "popart")
+        }
+        self._alpha = torch.tensor([[config.comparator_alpha] for config in configs], device=device)  # (P, 1)
+        self._gamma = configs[0].gamma
+        self._rewards = AverageReward(len(configs), device)
+        self.stacks = {"centering": Stack(self._rewards, len(configs))} if self.has("centering") else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._is)
+
+    def has(self, *names: str) -> bool:
+        """Whether any member learns by one of these."""
+        return any(name in self._is for name in names)
+
+    def apply(self, batch: Batch, bootstrap: Tensor, given: Ingredients) -> tuple[Batch, Tensor]:
+        """The batch with the members' terms on its rewards, and their bootstraps."""
+        discount = transition_discount(batch, self._gamma)
+        term, used = torch.zeros_like(bootstrap), bootstrap
+        for name, mine in self._is.items():
+            if name in ("advantage", "persistent") and given.advantage is not None:
+                own = self._alpha * given.advantage
+                if name == "persistent" and given.repeated is not None:
+                    own = persistent_term(own, given.repeated, bootstrap, discount)
+                term = torch.where(mine, own, term)
+            elif name == "munchausen" and given.log_policy is not None:
+                term = torch.where(mine, munchausen_term(given.log_policy, self._alpha), term)
+                used = used if given.soft_bootstrap is None else torch.where(mine, given.soft_bootstrap, used)
+            elif name == "minto" and given.least is not None:
+                used = torch.where(mine, given.least, used)
+            elif name == "centering":
+                term = torch.where(mine, centering_term(self._rewards.average, discount, self._gamma), term)
+        return batch._replace(reward=batch.reward + term), used
+
+    def learn(self, error: Tensor) -> None:
+        """From the TD errors of one gradient step, (P, ..., B): the mean reward moves along their mean."""
+        if self.has("centering"):
+            move = CENTERING_RATE * error.flatten(1).mean(dim=1, keepdim=True)
+            self._rewards.average.add_(move * self._is["centering"])
