@@ -103,7 +103,7 @@ def test_eta_of_zero_is_plain_whatever_the_potential() -> None:
 
 
 def test_members_may_differ_only_in_what_is_a_number_per_member() -> None:
-    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.* and seed only"):
+    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.*seed.* only"):
         make_agent([config(), config(gamma=0.5)])
 
 

@@ -256,7 +256,7 @@ def test_a_dead_network_is_told_of() -> None:
 
 
 def test_configs_of_different_runs_are_no_population() -> None:
-    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.* and seed only"):
+    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.*seed.* only"):
         make_agent([small(), small(gamma=0.9)])
 
 
