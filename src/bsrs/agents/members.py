@@ -108,7 +108,9 @@ class MemberTargets:
 
     def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
-        target = targets.td_target(self._reward(batch), bootstrap, batch.terminated, _steps_discount(batch, self._gamma))
+        target = targets.td_target(
+            self._reward(batch), bootstrap, batch.terminated, _steps_discount(batch, self._gamma)
+        )
         return target, torch.zeros_like(target)
 
     def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:

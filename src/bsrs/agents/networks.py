@@ -115,7 +115,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     if b.shape[2] == 1 and a.is_contiguous():
         return torch.stack([torch.mm(a_one, b_one) for a_one, b_one in zip(a, b, strict=True)])
     if b.shape[2] < _NARROW:  # MKL's batched product is several times quicker at few rows than at few columns
-        return torch.bmm(b.mT.contiguous(), a.mT).mT
+        return torch.bmm(b.mT.contiguous(), a.mT).mT.contiguous()  # Adam takes gradients in the layout of the weights
     return torch.bmm(a, b)
 
 
