@@ -338,29 +338,33 @@ def test_sb3_returns_are_those_of_its_episodes(name: str, envs: int) -> None:
     assert 0.0 <= model.replay_buffer.shaper.share() <= 1.5
 
 
-def test_sb3_with_a_share_of_one_is_the_online_and_of_none_the_split_potential() -> None:
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0, 1.5])
+def test_sb3_learns_from_the_mixed_target(share: float) -> None:
+    """The TD target that SB3 makes of the samples, against the formula with V(s') mixed by hand."""
     from bsrs.sb3 import shape
     from sb3_twins import filled
 
-    samples = []
-    for eta in (Fixed(1.0), Constant(1.5), Fixed(0.0), Fixed(0.5)):
-        model = shape(filled("sb3 DQN"), eta=eta)
+    model, twin = shape(filled("sb3 DQN"), eta=Fixed(share)), filled("sb3 DQN")
+    batches = []
+    for each in (model, twin):
         with torch.no_grad():
-            model.q_net_target.q_net[0].weight.mul_(1.5)
+            each.q_net_target.q_net[0].weight.mul_(1.5)
         np.random.seed(0)  # noqa: NPY002 (what SB3 samples with)
-        samples.append(model.replay_buffer.sample(32))
-    torch.testing.assert_close(samples[0].rewards, samples[1].rewards)
-    model, batch = filled("sb3 DQN"), samples[2]
+        batches.append(each.replay_buffer.sample(32))
+    shaped, plain = batches
     with torch.no_grad():
-        value = model.q_net(batch.observations).amax(dim=1, keepdim=True)
-        model.q_net_target.q_net[0].weight.mul_(1.5)
-        next_value = model.q_net_target(batch.next_observations).amax(dim=1, keepdim=True)
-    np.random.seed(0)  # noqa: NPY002
-    plain = model.replay_buffer.sample(32)
-    expected = plain.rewards + 1.5 * (model.gamma * next_value * (1 - batch.dones) - value)
-    torch.testing.assert_close(batch.rewards, expected)
-    half = (samples[1].rewards + batch.rewards) / 2
-    torch.testing.assert_close(samples[3].rewards, half)
+        value, online, target = (
+            net(obs).amax(dim=1, keepdim=True)
+            for net, obs in (
+                (twin.q_net, plain.observations),
+                (twin.q_net, plain.next_observations),
+                (twin.q_net_target, plain.next_observations),
+            )
+        )
+    learnt = shaped.rewards + (1 - shaped.dones) * shaped.discounts * target  # as in DQN.train
+    mixed = share * online + (1 - share) * target
+    reward = plain.rewards + 1.5 * (twin.gamma * mixed * (1 - plain.dones) - value)
+    torch.testing.assert_close(learnt, reward + (1 - plain.dones) * twin.gamma * target)
 
 
 @pytest.mark.parametrize("name", ["contrib CrossQ", "PPO"])

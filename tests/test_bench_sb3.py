@@ -19,6 +19,7 @@ def test_the_ratio_is_that_of_its_row(capsys: pytest.CaptureFixture[str]) -> Non
     assert [row["SB3"] for row in rows] == ["DQN CartPole-v1", "TD3 Pendulum-v1"]
     for row in rows:
         assert row["plain ms"] > 0
+        assert row["auto / shaped"] > 0
         assert row["added / two forwards"] == pytest.approx(row["added ms"] / row["two forwards ms"])
 
 

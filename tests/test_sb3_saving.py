@@ -104,8 +104,8 @@ QUICK_TARGET = {"DQN": {"target_update_interval": 20}, "TD3": {"tau": 0.05}, "SA
 @pytest.mark.parametrize("name", ["sb3 DQN", "sb3 TD3", "sb3 SAC"])
 def test_save_load_continue(name: str, eta: Any, tmp_path: Path) -> None:
     """A loaded model continues exactly as the saved one does that was never interrupted."""
-    network = "online" if eta == "auto" else "target"
-    model = shape(filled(name, **QUICK_TARGET[name.split()[1]]), eta=eta, terminal="keep", network=network)
+    options = {} if eta == "auto" else {"terminal": "keep", "network": "target"}
+    model = shape(filled(name, **QUICK_TARGET[name.split()[1]]), eta=eta, **options)
     model.learn(100, reset_num_timesteps=False)
     model.save(tmp_path / "model.zip")
     model.save_replay_buffer(tmp_path / "buffer.pkl")

@@ -6,7 +6,7 @@ Same env, same hyperparameters, same threads, all of them learning from the star
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from bsrs.bench.timing import Result, Runner, Tell, median_ratio, race, silent, time_shares
@@ -15,7 +15,8 @@ from bsrs.config.dqn import DQNConfig
 from bsrs.errors import MissingExtra
 
 CASES = {"Pong": ("atari", "PongNoFrameskip-v4"), "CartPole": ("classic", "CartPole-v1")}
-ETAS = (0.0, 2.0)
+ETAS = (0.0, 2.0, "auto")
+CONSTANT = "bsrs eta=2"
 WARM_UP = {"Pong": 200, "CartPole": 600}
 STEPS = {"Pong": 200, "CartPole": 2_000}
 QUICK_STEPS = {"Pong": 80, "CartPole": 200}
@@ -28,7 +29,7 @@ def bench(*, quick: bool, threads: int, cases: tuple[str, ...] = tuple(CASES), t
     for case in cases:
         steps = QUICK_STEPS if quick else STEPS
         results = _race(case, threads, steps[case], rounds=3 if quick else 15, tell=tell)
-        rows += [_row(case, name, result, results["sb3"]) for name, result in results.items()]
+        rows += [_row(case, name, result, results) for name, result in results.items()]
         ours = {name: result for name, result in results.items() if name != "sb3"}
         shares += [{"case": case, "eta": _eta(name), **result.report["shares"]} for name, result in ours.items()]
     return {"rows": rows, "shares": shares}
@@ -37,26 +38,31 @@ def bench(*, quick: bool, threads: int, cases: tuple[str, ...] = tuple(CASES), t
 def _race(case: str, threads: int, steps: int, rounds: int, tell: Tell) -> dict[str, Result]:
     settings = {"case": case, "threads": threads}
     builds: dict[str, tuple[Callable[..., Runner], dict[str, Any]]] = {"sb3": (Sb3, settings)}
-    builds |= {f"bsrs eta={eta:g}": (Ours, {**settings, "eta": eta}) for eta in ETAS}
+    builds |= {f"bsrs eta={_text(eta)}": (Ours, {**settings, "eta": eta}) for eta in ETAS}
     return race(builds, steps=steps, rounds=rounds, warm_up=WARM_UP[case], tell=tell)
 
 
-def _row(case: str, name: str, result: Result, sb3: Result) -> dict[str, Any]:
+def _row(case: str, name: str, result: Result, results: Mapping[str, Result]) -> dict[str, Any]:
     return {
         "case": case,
         "agent": name.split()[0],
         "eta": _eta(name),
         "steps_per_s": round(result.steps_per_s, 1),
-        "ratio_to_sb3": round(median_ratio(result, sb3), 3),
+        "ratio_to_sb3": round(median_ratio(result, results["sb3"]), 3),
+        "ratio_to_eta_2": round(median_ratio(result, results[CONSTANT]), 3),
         "peak_mb": round(result.report["peak_mb"] + result.report["untouched_mb"]),
     }
 
 
-def _eta(name: str) -> float:
-    return 0.0 if name == "sb3" else float(name.partition("=")[2])
+def _text(eta: float | str) -> str:
+    return eta if isinstance(eta, str) else f"{eta:g}"
 
 
-def config_of(case: str, eta: float) -> DQNConfig:
+def _eta(name: str) -> str:
+    return "0" if name == "sb3" else name.partition("=")[2]
+
+
+def config_of(case: str, eta: float | str) -> DQNConfig:
     """The preset, learning from the first moment with the last epsilon."""
     kind, env = CASES[case]
     config = cast(DQNConfig, preset("dqn", kind, env=env, eta=eta))
@@ -67,7 +73,7 @@ def config_of(case: str, eta: float) -> DQNConfig:
 class Ours:
     """Our agent in our loop."""
 
-    def __init__(self, case: str, threads: int, eta: float) -> None:
+    def __init__(self, case: str, threads: int, eta: float | str) -> None:
         import torch
 
         from bsrs.run import Records, make_agent

@@ -37,11 +37,13 @@ def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
     from bsrs.sb3 import shape
 
     algorithm = getattr(stable_baselines3, name)
-    plain, shaped, yardstick = (_filled(algorithm, env_id) for _ in range(3))
+    plain, shaped, yardstick, auto = (_filled(algorithm, env_id) for _ in range(4))
     shape(shaped, eta=2.0)
+    shape(auto, eta="auto")
+    review = _review_ms(auto, blocks)
     _add_two_forwards(yardstick)
-    times = _time_in_turns([plain, shaped, yardstick], steps, blocks)
-    added, forwards = (_median_difference(times[0], other) for other in times[1:])
+    times = _time_in_turns([plain, shaped, yardstick, auto], steps, blocks)
+    added, forwards = (_median_difference(times[0], other) for other in times[1:3])
     return {
         "SB3": f"{name} {env_id}",
         "plain ms": statistics.median(times[0]),
@@ -49,7 +51,28 @@ def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
         "added ms": added,
         "two forwards ms": forwards,
         "added / two forwards": added / forwards,
+        "auto / shaped": (statistics.median(times[3]) + review) / statistics.median(times[1]),
     }
+
+
+def _review_ms(model: Any, blocks: int) -> float:
+    """Milliseconds that auto's look at recent returns adds to a gradient step, where there is one for each env step.
+
+    It leaves the model with both networks in V(s'), which is what takes most time.
+    """
+    from bsrs.sb3.replay import review_returns
+
+    shaper = model.replay_buffer.shaper
+    shaper.load_state(
+        {**shaper.state(), "scale": {"memory": {"share": 1.0, "exploded": False}, "batches": 0}}, scale=True
+    )
+    before = shaper.state()
+    start = time.process_time()
+    for _ in range(blocks):
+        review_returns(shaper)
+    each = (time.process_time() - start) / blocks * 1e3
+    shaper.load_state(before, scale=True)
+    return each * float(model.tau) / float(vars(model).get("target_update_interval", 1))
 
 
 def _median_difference(plain: list[float], other: list[float]) -> float:

@@ -30,7 +30,7 @@ class Entry:
     algorithm: str
     agent: str
     variant: str
-    eta: float = 0.0
+    eta: float | str = 0.0
     members: int = 1
 
     def __str__(self) -> str:
@@ -42,6 +42,7 @@ VARIANTS = (
     Entry("td3", "bsrs", "plain"),
     Entry("td3", "bsrs", "policy", 2.0),
     Entry("td3", "bsrs", "replay", 2.0),
+    Entry("td3", "bsrs", "auto", "auto"),
 )
 SAC_VARIANTS = tuple(dataclasses.replace(entry, algorithm="sac") for entry in VARIANTS)
 POPULATIONS = tuple(Entry("td3", "bsrs", "policy", 2.0, members) for members in (4, 16))
@@ -54,7 +55,8 @@ def bench(*, quick: bool, threads: int, tell: Tell = silent) -> dict[str, Any]:
     for entries, processes in _contests(quick):
         results = _race(entries, processes, threads if processes == 1 else 1, quick, tell)
         for entry, result in results.items():
-            rows.append(_row(entry, processes, result, results[entries[0]]))
+            constant = next((one for each, one in results.items() if each.variant == "policy"), None)
+            rows.append(_row(entry, processes, result, results[entries[0]], constant))
             if entry.agent == "bsrs" and processes == 1:
                 about = {"case": entry.algorithm, "variant": entry.variant, "members": entry.members}
                 shares.append({**about, **result.report["shares"]})
@@ -81,7 +83,7 @@ def _race(entries: tuple[Entry, ...], processes: int, threads: int, quick: bool,
     return {entry: results[str(entry)] for entry in entries}
 
 
-def _row(entry: Entry, processes: int, result: Result, sb3: Result) -> dict[str, Any]:
+def _row(entry: Entry, processes: int, result: Result, sb3: Result, constant: Result | None) -> dict[str, Any]:
     return {
         "case": entry.algorithm,
         "agent": entry.agent,
@@ -91,6 +93,7 @@ def _row(entry: Entry, processes: int, result: Result, sb3: Result) -> dict[str,
         "members": entry.members,
         "steps_per_s": round(result.steps_per_s, 1),
         "ratio_to_sb3": round(median_ratio(result, sb3), 3),
+        "ratio_to_eta_2": None if constant is None else round(median_ratio(result, constant), 3),
         "matmul_share": round(result.steps_per_s / processes / result.report["matmul_limit"], 3),
         "peak_mb": round(result.report["peak_mb"]),
     }
@@ -98,7 +101,8 @@ def _row(entry: Entry, processes: int, result: Result, sb3: Result) -> dict[str,
 
 def config_of(entry: Entry, seed: int = 0) -> ActorCriticConfig:
     """The paper's settings, with the entry's own."""
-    fields = {"potential": "policy" if entry.variant == "plain" else entry.variant, "eta": entry.eta, "seed": seed}
+    potential = "replay" if entry.variant == "replay" else "policy"
+    fields = {"potential": potential, "eta": entry.eta, "seed": seed}
     return cast(ActorCriticConfig, preset(entry.algorithm, "pendulum", env="Pendulum-v1", **fields))
 
 

@@ -30,8 +30,15 @@ def shape_samples(shaper: ModelShaper, samples: Any) -> Any:
     obs = samples.observations, samples.next_observations
     batch = Transitions(*obs, samples.rewards, value, next_value, samples.dones, gamma)
     if shaper.plain and discounts is None:
-        return samples._replace(rewards=_shape_plainly(shaper, batch))
-    return samples._replace(rewards=shaper.shaped_reward(batch.flat()).reshape(-1, 1))
+        rewards = _shape_plainly(shaper, batch)
+    else:
+        rewards = shaper.shaped_reward(batch.flat()).reshape(-1, 1)
+    if not shaper.mixes:
+        return samples._replace(rewards=rewards)
+    # The target network's part of V(s') costs no pass: SB3's own bootstrap has it, and counts for more.
+    factor = 1 + shaper.eta() * (1 - shaper.share())
+    gammas = torch.full_like(rewards, shaper.model.gamma) if discounts is None else discounts
+    return samples._replace(rewards=rewards, discounts=gammas * factor)
 
 
 def _shape_plainly(shaper: ModelShaper, batch: Transitions) -> torch.Tensor:
@@ -52,39 +59,37 @@ def _shape_plainly(shaper: ModelShaper, batch: Transitions) -> torch.Tensor:
 
 
 def _values(shaper: ModelShaper, samples: Any) -> Sequence[torch.Tensor]:
-    """V at both ends, (B, 1) each."""
+    """V at both ends, (B, 1) each; of V(s') only the online network's share, where the scale mixes."""
     obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
-    if shaper.mixes:
-        return _mixed_values(shaper, samples, shaper.share())
-    if size > JOINED_UP_TO:
-        return [shaper.value(part, size).view(size, 1) for part in (obs, next_obs)]
-    return shaper.value(map_obs(lambda *both: torch.cat(both), obs, next_obs), 2 * size).view(2, size, 1).unbind()
-
-
-def _mixed_values(shaper: ModelShaper, samples: Any, share: float) -> Sequence[torch.Tensor]:
-    """V(s) of the online network and V(s') of both, mixed."""
-    obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
-    target = shaper.value(next_obs, size, network="target")
+    share = shaper.share() if shaper.mixes else 1.0
     if share == 0:
-        return shaper.value(obs, size).view(size, 1), target.view(size, 1)
-    value, online = shaper.value(map_obs(lambda *both: torch.cat(both), obs, next_obs), 2 * size).view(2, size, 1)
-    return value, torch.lerp(target.view(size, 1), online, share)
+        value = shaper.value(obs, size).view(size, 1)
+        return value, torch.zeros_like(value)
+    if size > JOINED_UP_TO:
+        value, next_value = (shaper.value(part, size).view(size, 1) for part in (obs, next_obs))
+    else:
+        joined = map_obs(lambda *both: torch.cat(both), obs, next_obs)
+        value, next_value = shaper.value(joined, 2 * size).view(2, size, 1).unbind()
+    return value, next_value if share == 1 else next_value * share
+
+
+def is_review_due(model: Any) -> bool:
+    """Once in a period of the target network."""
+    period = max(round(vars(model).get("target_update_interval", 1) / model.tau), 1)
+    due = times_due(model.num_timesteps, model.n_envs, period) > 0
+    return due and model.num_timesteps > model.learning_starts
 
 
 def review_returns(shaper: ModelShaper) -> None:
-    """Once in a period of the target network, show recent returns to a scale that asks for them."""
+    """Show recent returns, and what both networks predict there, to the scale."""
     model, buffer = shaper.model, shaper.model.replay_buffer
-    period = max(round(vars(model).get("target_update_interval", 1) / model.tau), 1)
-    step = model.num_timesteps
-    if step <= model.learning_starts or not times_due(step, buffer.n_envs, period):
-        return
     normalizer = model._vec_normalize_env
     recent = RecentReturns(latest(buffer, normalizer), model.gamma)
     both = _observations(buffer, recent.states, next=False), _observations(buffer, recent.ends, next=True)
     obs = buffer._normalize_obs(map_obs(lambda *parts: np.concatenate(parts), *both), normalizer)
     tensors, count = map_obs(buffer.to_torch, obs), len(recent.states) + len(recent.ends)
     online, target = (shaper.value(tensors, count, network=name).double().cpu() for name in ("online", "target"))
-    shaper.review(recent.judged(step, online.numpy(), target.numpy()))
+    shaper.review(recent.judged(model.num_timesteps, online.numpy(), target.numpy()))
 
 
 def latest(buffer: Any, normalizer: Any = None) -> list[Stretch]:
@@ -142,7 +147,7 @@ def shaped_off_policy(plain: Any) -> Any:
 
         def _on_step(self) -> None:
             """Before SB3 copies into the target network: that is when the two differ most."""
-            if self.replay_buffer.shaper.reviews:
+            if self.replay_buffer.shaper.reviews and is_review_due(self):
                 review_returns(self.replay_buffer.shaper)
             super()._on_step()
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
@@ -78,12 +79,13 @@ class ModelShaper:
 
     def _check_target_network(self) -> None:
         """For a scale that compares or mixes the online and the target network."""
-        if self.settings.value_fn is not None or self.settings.network != "online":
-            raise BadInput(f"eta {self.settings.eta!r} asks both networks itself: expected no network and no value_fn")
+        eta = f"eta {self.settings.eta!r}"
+        if self.settings.value_fn is not None or self.settings.network != "online" or self.settings.terminal != "zero":
+            raise BadInput(f"{eta} asks both networks itself: expected network, terminal and value_fn as by default")
         if not isinstance(self.model, OffPolicyAlgorithm):
-            raise BadInput(
-                f"eta {self.settings.eta!r} needs a target network, and {type(self.model).__name__} has none"
-            )
+            raise BadInput(f"{eta} needs a target network, and {type(self.model).__name__} has none")
+        if "discounts" not in ReplayBufferSamples._fields:
+            raise BadInput(f"{eta} needs Stable-Baselines3 2.7 or later")
         reader_for(self.model, "target")
 
     def is_active(self) -> bool:
