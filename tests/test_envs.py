@@ -173,7 +173,7 @@ def test_pictures(name):
         ("MinAtar/Brekout-v1", "MinAtar/Breakout-v1"),
         ("Pong-v4", "skips frames at random; expected PongNoFrameskip-v4 or ALE/Pong-v5"),
         ("Hopper-v3", "env 'Hopper-v3' cannot be made"),
-        ("no_such_module:Env-v0", "env 'no_such_module:Env-v0' cannot be made"),
+        ("no_such_module:Env-v0", "there is no module 'no_such_module' for the env .* nor in this folder"),
     ],
 )
 def test_wrong_names(name, words):

@@ -21,7 +21,8 @@ from bsrs.config.algorithms import config_type, preset
 from bsrs.config.td3 import TD3Config
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, EnvFault
-from bsrs.run import SAC, TD3, Records, RunOptions, make_agent, run
+from bsrs.learners import SAC, TD3
+from bsrs.run import Records, RunOptions, make_agent, run
 from bsrs.shaping import PerState, Shaping, Static
 from bsrs.train import Loop
 

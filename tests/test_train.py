@@ -21,8 +21,9 @@ from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.errors import BadInput
+from bsrs.learners import DQN
 from bsrs.rng import stream_seed
-from bsrs.run import DQN, Records, make_agent, run
+from bsrs.run import Records, make_agent, run
 from bsrs.store import read_metrics, read_result
 from bsrs.train import Loop, evaluate
 

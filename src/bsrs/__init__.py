@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from bsrs.config.dqn import DQNConfig as DQNConfig
     from bsrs.config.sac import SACConfig as SACConfig
     from bsrs.config.td3 import TD3Config as TD3Config
-    from bsrs.run import DQN as DQN
-    from bsrs.run import SAC as SAC
-    from bsrs.run import TD3 as TD3
+    from bsrs.learners import DQN as DQN
+    from bsrs.learners import SAC as SAC
+    from bsrs.learners import TD3 as TD3
 
 __version__ = "0.1.0"
 
 # Loaded when first asked for, so that `import bsrs` stays light: name -> where it lives.
 _LAZY: dict[str, str] = {
-    "DQN": "bsrs.run:DQN",
+    "DQN": "bsrs.learners:DQN",
     "DQNConfig": "bsrs.config.dqn:DQNConfig",
-    "SAC": "bsrs.run:SAC",
+    "SAC": "bsrs.learners:SAC",
     "SACConfig": "bsrs.config.sac:SACConfig",
-    "TD3": "bsrs.run:TD3",
+    "TD3": "bsrs.learners:TD3",
     "TD3Config": "bsrs.config.td3:TD3Config",
     "register": "bsrs.config.algorithms:register",
     "tabular": "bsrs.tabular",

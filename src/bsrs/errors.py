@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -27,3 +28,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(names[:12])}"
     return BadInput(f"unknown {kind} {name!r}: {hint}")
+
+
+def say(what: str) -> None:
+    """A line that the user should see although nothing is wrong: what happens is not what everybody would expect."""
+    print(f"bsrs: {what}", file=sys.stderr)

@@ -1,31 +1,28 @@
 """A run from its config to its result: the agent, the loop and the folder put together.
 
-`run` is what the command line and the sweeps call; `DQN(config).learn()` is the same for people who write Python.
+`run` is what the command line and the sweeps call; `bsrs.learners` is the same for people who write Python.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
-import numpy as np
 import torch
 
-from bsrs.agents.agent import Agent, Array, State
+from bsrs.agents.agent import Agent, State
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
-from bsrs.store import read_model
 from bsrs.store.files import Damaged
 from bsrs.store.names import folder_name
 from bsrs.store.run import Run
-from bsrs.train import Loop, Outcome, Progress, evaluate
+from bsrs.train import Loop, Outcome, Progress
 
 
 def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
@@ -98,10 +95,6 @@ def _device(name: str) -> str:
     return name
 
 
-# --------------------------------------------------------------------------------------------------------------
-# For people who write Python.
-
-
 @dataclass
 class Records:
     """Records kept in memory, for a run without a folder."""
@@ -118,64 +111,4 @@ class Records:
         """Not kept."""
 
 
-class Learner:
-    """One run: `learn`, then `predict` and `evaluate`. With `shaping` anything may take the place of config.eta."""
-
-    algorithm: ClassVar[str]
-
-    def __init__(self, config: TrainingConfig, *, shaping: Shaping | None = None, device: str = "cpu") -> None:
-        if config.algorithm != self.algorithm:
-            raise BadInput(f"{type(self).__name__} got a config of {config.algorithm}")
-        self.config, self._shaping, self._device = config, shaping, device
-        self.agent = make_agent([config], device, shaping)
-        self.records: list[dict[str, Any]] = []
-
-    @classmethod
-    def of(cls, env: str, **fields: Any) -> Self:
-        """With the preset that suits `env`, and `fields` in place of what it says."""
-        return cls(default_preset(cls.algorithm, env, **fields))
-
-    @classmethod
-    def load(cls, folder: str | Path, *, trust: bool = False) -> Self:
-        """The model of a run's folder. An env named MODULE:ID imports a module: `trust` says that it may."""
-        config, policy = read_model(Path(folder), trust=trust)
-        learner = cls(config)
-        learner.agent.load_policy(0, policy)
-        return learner
-
-    def learn(self, progress: Progress | None = None) -> Self:
-        """Train from the beginning to the end, records in `records`. For a folder and checkpoints use `bsrs.run`."""
-        self.agent = make_agent([self.config], self._device, self._shaping)
-        recorder = Records()
-        self.records = recorder.lines
-        self.outcome = Loop(self.agent, self.config, [self.config.seed], [recorder]).run(progress=progress)[0]
-        return self
-
-    def predict(self, obs: Array) -> Array:
-        """Greedy actions for a batch of observations."""
-        return self.agent.greedy(np.asarray(obs)[None])[0]  # type: ignore[no-any-return]
-
-    def evaluate(self, episodes: int = 20) -> list[float]:
-        """Raw scores of greedy episodes."""
-        return evaluate(self.agent, dataclasses.replace(self.config, eval_episodes=episodes), [self.config.seed])[0]
-
-
-class DQN(Learner):
-    """Self-shaped DQN: `DQN(config).learn()`."""
-
-    algorithm = "dqn"
-
-
-class TD3(Learner):
-    """Self-shaped TD3: `TD3(config).learn()`."""
-
-    algorithm = "td3"
-
-
-class SAC(Learner):
-    """Self-shaped SAC: `SAC(config).learn()`."""
-
-    algorithm = "sac"
-
-
-__all__ = ["DQN", "SAC", "TD3", "Learner", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]
+__all__ = ["Records", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]

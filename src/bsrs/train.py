@@ -36,7 +36,7 @@ class Recorder(Protocol):
 
 
 class Progress(Protocol):
-    """Who watches: told of every record of the first member still training."""
+    """Who watches: told of every record of the first member still training, and of the end."""
 
     def __call__(self, step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None: ...
 
@@ -81,20 +81,25 @@ class Loop:
         self.step = 0
         self.obs: Array | None = None  # (P, n, *obs)
 
-    def run(self, *, checkpoint_every: int = 0, progress: Progress | None = None) -> list[Outcome]:
-        """Train to the end, or until every member has diverged."""
+    def run(
+        self, *, checkpoint_every: int = 0, progress: Progress | None = None, updates_from: int = 0
+    ) -> list[Outcome]:
+        """Train to the end, or until every member has diverged; before the step `updates_from` only fill the replay."""
         self.start()
         watch = Stopwatch(self.step)
         try:
             while self.step < self.config.steps and self._training():
-                self.advance()
+                self.advance(learn=self.step >= updates_from)
                 if self._due(self.config.log_every):
                     self._record(watch.read(self.step), progress)
                 if self._due(self.config.eval_every):
                     self._evaluate()
                 if self._due(checkpoint_every):
                     self._checkpoint()
-            return self._finish()
+            outcomes = self._finish()
+            if progress:
+                progress(self.step, watch.rate, self.members[0].score, {})
+            return outcomes
         finally:
             for member in self.members:
                 member.envs.close()
@@ -104,7 +109,7 @@ class Loop:
         if self.obs is None:
             self.obs = stacked([member.envs.reset() for member in self.members])
 
-    def advance(self) -> None:
+    def advance(self, *, learn: bool = True) -> None:
         """One step of every env, and what the agent learns from it."""
         assert self.obs is not None
         action = self.agent.act(self.obs, self.step)
@@ -120,7 +125,8 @@ class Loop:
         self.obs = stacked([step.obs for step in steps])
         self.step += self.config.n_envs
         self.agent.observe(transition)
-        self.agent.update(self.step)
+        if learn:
+            self.agent.update(self.step)
         for member, step in zip(self.members, steps, strict=True):
             if len(step.episode_env):
                 member.episodes += zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True)
@@ -228,9 +234,10 @@ class Stopwatch:
 
     def __init__(self, step: int) -> None:
         self._step, self._time = step, time.perf_counter()
+        self.rate = 0.0
 
     def read(self, step: int) -> float:
         now = time.perf_counter()
-        rate = (step - self._step) / max(now - self._time, 1e-9)
+        self.rate = (step - self._step) / max(now - self._time, 1e-9)
         self._step, self._time = step, now
-        return rate
+        return self.rate

@@ -22,6 +22,7 @@ from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
+from bsrs.errors import BadInput
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
 
 
@@ -72,6 +73,11 @@ class Networks:
         outputs_per_action: int,
         device: torch.device,
     ) -> None:
+        if spec.is_image:
+            raise BadInput(
+                f"env {spec.env!r} has images for observations; expected vectors: of the package's agents only DQN"
+                " takes images (gymnasium.wrappers.FlattenObservation makes vectors)"
+            )
         hidden, n_obs = configs[0].hidden, spec.obs_shape[0]
         n_actions = spec.action_shape[0]
         seeds = [config.seed for config in configs]

@@ -83,7 +83,7 @@ class Agent(Protocol):
         """Per member, what was wrong with its values when `metrics` was last called, if anything."""
 
     def policy(self, member: int) -> State:
-        """What `greedy` needs of one member: the trained model."""
+        """The trained model of one member: what `greedy` needs, and what learning would go on from."""
 
     def load_policy(self, member: int, state: State) -> None:
         """Play as the member whose `policy` this is."""

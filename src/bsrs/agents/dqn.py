@@ -64,7 +64,7 @@ class DQNAgent:
         self._td = MemberTargets(configs, self.population.shaper, self.device)
         self._stacks = {
             "policy": Stack.trained(self.online, [learning_rate(config) for config in configs]),
-            "target": Stack(self.target, self.members),
+            "target": Stack(self.target, self.members, copy_of="policy"),
             **self._comparators.stacks,
             **heads.stacks,
         }
@@ -92,8 +92,12 @@ class DQNAgent:
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        q = self._heads.q(self.online(self._as_input(torch.from_numpy(obs))))
-        return q.argmax(dim=-1).cpu().numpy()
+        return self.q_values(obs).argmax(axis=-1)  # type: ignore[no-any-return]
+
+    @torch.inference_mode()
+    def q_values(self, obs: Array) -> Array:
+        """Q of every action: (P, n, *obs) -> (P, n, A)."""
+        return self._heads.q(self.online(self._as_input(torch.from_numpy(obs)))).cpu().numpy()
 
     # ---- learning
 
@@ -198,10 +202,10 @@ class DQNAgent:
         return self.population.diagnostics.findings()
 
     def policy(self, member: int) -> State:
-        return self._stacks["policy"].weights(member)
+        return self.population.model(member, self._stacks)
 
     def load_policy(self, member: int, state: State) -> None:
-        self._stacks["policy"].load_weights(member, state)
+        self.population.load_model(member, state, self._stacks)
 
     def state(self, member: int) -> State:
         return self.population.state(member, self._stacks)
@@ -213,10 +217,13 @@ class DQNAgent:
 def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device, outputs: int) -> QNetworks:
     """The Q-networks of the members, each drawn from its own stream: the same ones at every call."""
     init = generators(seeds, "init")
-    if spec.kind == "minatar":
-        return PatchConv(MINATAR, spec.obs_shape, outputs, init, device=device)
     if spec.is_image:
-        return StackedConv(_CONVOLUTIONS[config.atari_network], spec.obs_shape, outputs, init, device=device)
+        fitting = (
+            shape for shape in (_CONVOLUTIONS[config.atari_network], SMALL, MINATAR) if shape.fits(spec.obs_shape)
+        )
+        shape = next(fitting)
+        network = PatchConv if shape is MINATAR else StackedConv
+        return network(shape, spec.obs_shape, outputs, init, device=device)
     return StackedMLP((spec.obs_shape[0], *config.hidden, outputs), init, device=device)
 
 

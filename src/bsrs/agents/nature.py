@@ -1,4 +1,5 @@
-"""Convolutional Q-networks: Mnih et al. (2015, 2013) for Atari, Young and Tian (2019) for MinAtar.
+"""Convolutional Q-networks: Mnih et al. (2015, 2013) for Atari and other images, Young and Tian (2019) for MinAtar
+and small ones.
 
 Atari's convolutions of P members are a loop over P ordinary networks: on a CPU the arithmetic is the limit, and one
 member pays nothing. Weights and activations are channels-last, which is what the fast kernels want.
@@ -27,6 +28,13 @@ class ConvShape:
 
     convolutions: tuple[tuple[int, int, int], ...]
     hidden: int
+
+    def fits(self, obs_shape: Sequence[int]) -> bool:
+        """Whether images of that size, (channels, height, width), are large enough."""
+        side = min(obs_shape[1:])
+        for _, kernel, stride in self.convolutions:
+            side = (side - kernel) // stride + 1
+        return side > 0
 
 
 NATURE = ConvShape(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)

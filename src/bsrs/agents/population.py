@@ -142,6 +142,28 @@ class Population:
         if "shaping" in state.info:  # checkpoints of older versions have none
             self.shaper.load_state(state.info["shaping"], member)
 
+    def model(self, member: int, stacks: Mapping[str, Stack]) -> State:
+        """What was trained of one member: the policy's weights, and those of other networks as `critics/...`."""
+        trained = {name: stack.weights(member) for name, stack in stacks.items() if not stack.copy_of}
+        return State(
+            {_model_name(name) + key: tensor for name, part in trained.items() for key, tensor in part.tensors.items()}
+        )
+
+    def load_model(self, member: int, state: State, stacks: Mapping[str, Stack]) -> None:
+        """What `model` took out, put back, also into the target networks. A policy without its critics will do."""
+        for name, stack in stacks.items():
+            prefix = _model_name(stack.copy_of or name)
+            named = {
+                key.removeprefix(prefix): tensor for key, tensor in state.tensors.items() if key.startswith(prefix)
+            }
+            own = State({key: tensor for key, tensor in named.items() if "/" not in key})
+            if own.tensors:
+                stack.load_weights(member, own)
+
+
+def _model_name(name: str) -> str:
+    return "" if name == "policy" else f"{name}/"
+
 
 def _states(replay: ArrayReplay | FrameReplay, recent: RecentReturns) -> Array:
     """The observations of the states, and after them those of the ends: (N + episodes, *obs)."""
@@ -185,6 +207,8 @@ class Stack:
     members: int
     per_member: int = 1
     optimizer: Adam | None = None
+    copy_of: str = ""
+    """Of target networks: the name of what they follow."""
 
     @staticmethod
     def trained(network: nn.Module, learning_rates: Sequence[float], per_member: int = 1) -> Stack:

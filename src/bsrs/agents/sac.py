@@ -101,7 +101,7 @@ class SACAgent:
         self._stacks = {
             "policy": Stack.trained(self.actor, rates),
             "critics": Stack.trained(self.critics, rates, config.n_critics),
-            "target_critics": Stack(self.target_critics, self.members, config.n_critics),
+            "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
             "temperatures": Stack.trained(self.temperatures, rates),
             **self._comparators.stacks,
         }
@@ -125,6 +125,12 @@ class SACAgent:
     def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
         """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
         return mlp(obs, actor)[..., : self.actions.size].tanh()
+
+    @torch.inference_mode()
+    def q_values(self, obs: Array, action: Array) -> Array:
+        """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
+        inside = self.population.tensor(self.actions.from_env(action))
+        return q_values(self.critics.layers, self.population.tensor(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -252,10 +258,10 @@ class SACAgent:
         return self.population.diagnostics.findings()
 
     def policy(self, member: int) -> State:
-        return self._stacks["policy"].weights(member)
+        return self.population.model(member, self._stacks)
 
     def load_policy(self, member: int, state: State) -> None:
-        self._stacks["policy"].load_weights(member, state)
+        self.population.load_model(member, state, self._stacks)
 
     def state(self, member: int) -> State:
         return self.population.state(member, self._stacks)

@@ -74,8 +74,8 @@ class TD3Agent:
         self._stacks = {
             "policy": Stack.trained(self.actor, rates),
             "critics": Stack.trained(self.critics, rates, config.n_critics),
-            "target_critics": Stack(self.target_critics, self.members, config.n_critics),
-            "target_actor": Stack(self.target_actor, self.members),
+            "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
+            "target_actor": Stack(self.target_actor, self.members, copy_of="policy"),
             **self._comparators.stacks,
         }
         self.actor_optimizer, self.critic_optimizer = self._stacks["policy"].adam, self._stacks["critics"].adam
@@ -97,6 +97,12 @@ class TD3Agent:
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
         return self.actions.to_env(mean_action(self.actor.layers, self.population.tensor(obs)).cpu().numpy())
+
+    @torch.inference_mode()
+    def q_values(self, obs: Array, action: Array) -> Array:
+        """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
+        inside = self.population.tensor(self.actions.from_env(action))
+        return q_values(self.critics.layers, self.population.tensor(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -205,10 +211,10 @@ class TD3Agent:
         return self.population.diagnostics.findings()
 
     def policy(self, member: int) -> State:
-        return self._stacks["policy"].weights(member)
+        return self.population.model(member, self._stacks)
 
     def load_policy(self, member: int, state: State) -> None:
-        self._stacks["policy"].load_weights(member, state)
+        self.population.load_model(member, state, self._stacks)
 
     def state(self, member: int) -> State:
         state = self.population.state(member, self._stacks)

@@ -28,6 +28,7 @@ COMMANDS: Commands = {
     ("runs",): ("bsrs.cli.runs:runs", "list the runs below a folder, or query them with DuckDB"),
     ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
     ("play",): ("bsrs.cli.play:play", "watch a trained run, or record a video of it"),
+    ("export",): ("bsrs.cli.export:export", "write a trained policy as an ONNX or TorchScript file"),
     ("tabular", "solve"): ("bsrs.cli.tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),

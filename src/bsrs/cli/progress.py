@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from bsrs.sweep.view import duration
 from bsrs.train import Progress
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -21,7 +22,7 @@ def show_progress(steps: int, title: str) -> Iterator[Progress]:
         with _bar(steps, title) as progress:
             yield progress
     else:
-        yield _lines(steps, title)
+        yield from _lines(steps, title)
 
 
 @contextmanager
@@ -40,19 +41,21 @@ def _bar(steps: int, title: str) -> Iterator[Progress]:
         yield show
 
 
-def _lines(steps: int, title: str) -> Progress:
-    last = -SECONDS_BETWEEN_LINES
+def _lines(steps: int, title: str) -> Iterator[Progress]:
+    last, waiting = -SECONDS_BETWEEN_LINES, ""
 
     def show(step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None:
-        nonlocal last
-        if time.monotonic() - last < SECONDS_BETWEEN_LINES and step < steps:
-            return
-        last = time.monotonic()
-        left = time.strftime("%H:%M:%S", time.gmtime(max(steps - step, 0) / max(steps_per_s, 1e-9)))
-        told = _told(steps_per_s, score, record)
-        print(f"{title}  step {step:,} of {steps:,}  {told}  {left} left", file=sys.stderr, flush=True)
+        nonlocal last, waiting
+        left = f"{duration((steps - step) / steps_per_s)} left" if step < steps and steps_per_s > 0 else ""
+        waiting = f"{title}  step {step:,} of {steps:,}  {_told(steps_per_s, score, record)}  {left}".rstrip()
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(waiting, file=sys.stderr, flush=True)
+            waiting = ""
 
-    return show
+    yield show
+    if waiting:
+        print(waiting, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import dataclasses
 import importlib
 import importlib.metadata
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from bsrs.config.base import from_dict
+from bsrs.config.modules import import_from_here
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 
@@ -96,13 +96,14 @@ _ROWS: dict[str, Algorithm] = {
     for row in (
         Algorithm(
             name="dqn",
-            summary="DQN: Atari, MinAtar, classic control",
+            summary="DQN: Atari, MinAtar, classic control, images",
             config="bsrs.config.dqn:DQNConfig",
             agent="bsrs.agents.dqn:DQNAgent",
             member_fields=_DQN_MEMBERS,
             suits={
                 "atari:*": "atari",
                 "minatar:*": "minatar",
+                "image:*": "image",
                 "gym:MountainCar-*": "mountain-car",
                 "*": "classic",
             },
@@ -220,18 +221,8 @@ def use_plugin(module: str) -> None:
 def _import_plugins() -> None:
     for point in importlib.metadata.entry_points(group=GROUP):
         point.load()
-    modules = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
-    if modules and "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # the command `bsrs` does not look there, as `python -m bsrs` does
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name.partition(".")[0]:
-                raise
-            raise BadInput(
-                f"there is no module {name!r} to be a plugin, neither installed nor in this folder"
-            ) from None
+    for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
+        import_from_here(name, "to be a plugin")
 
 
 def _differences(one: TrainingConfig, other: TrainingConfig) -> list[str]:

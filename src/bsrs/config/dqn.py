@@ -37,7 +37,8 @@ class DQNConfig(OffPolicyConfig):
     max_grad_norm: float = 10.0
     """Largest norm of a gradient; longer ones are scaled down."""
     atari_network: Literal["nature", "small"] = "nature"
-    """For Atari frames: the network of Mnih et al. (2015), or theirs of 2013, which costs a third."""
+    """For images: the network of Mnih et al. (2015), or theirs of 2013, which costs a third. Images too small for
+    either get one 3x3 convolution."""
     double: bool = False
     """Double DQN: the online network chooses the next action, the target network values it."""
     dueling: bool = False

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from bsrs.envs.given import given_env, module_env
+from bsrs.envs.observations import Observations
 from bsrs.envs.single import GymSingle, Single
-from bsrs.envs.spec import EnvSpec
+from bsrs.envs.spec import EnvSpec, Kind
 from bsrs.envs.vector import Envs
-from bsrs.errors import BadInput, MissingExtra, unknown
+from bsrs.errors import BadInput, MissingExtra
 
 _ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
 _MINATAR = {
@@ -49,15 +53,27 @@ def known_envs() -> list[str]:
 def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
     if env in _MINATAR:
         return lambda: _minatar(env)
+    if maker := given_env(env):
+        return lambda: _gym(env, maker())
+    if ":" in env:
+        found = module_env(env)
+        return lambda: _gym(env, _made(found, render) if isinstance(found, str) else found(**_options(render)))
     if _ATARI.fullmatch(env) and not _register_atari():
         raise MissingExtra(f"env {env!r}", "atari")
-    if env not in gymnasium.registry and ":" not in env:
+    if env not in gymnasium.registry:
         _register_atari()
-    if env in gymnasium.registry and _is_atari(gymnasium.registry[env]):
+    if env not in gymnasium.registry:
+        raise _unknown_env(env)
+    if _is_atari(gymnasium.registry[env]):
         return lambda: _atari(env, training)
-    if env not in gymnasium.registry and ":" not in env:
-        raise unknown("env", env, known_envs())
-    return lambda: _gym(env, render)
+    return lambda: _gym(env, _made(env, render))
+
+
+def _unknown_env(env: str) -> BadInput:
+    """With names that are near, if any are."""
+    near = get_close_matches(env, known_envs(), n=3, cutoff=0.75)
+    hint = f"did you mean {' or '.join(near)}?" if near else "expected an id of Gymnasium's, or module:Id for your own"
+    return BadInput(f"unknown env {env!r}: {hint}")
 
 
 def _register_atari() -> bool:
@@ -81,8 +97,8 @@ def _atari(env: str, training: bool) -> Built:
         name = env.partition("-")[0]
         raise BadInput(f"env {env!r} skips frames at random; expected {name}NoFrameskip-v4 or ALE/{name}-v5")
     single = AtariSingle(settings["game"], settings["repeat_action_probability"], training)
-    shape = (STACK, SIDE, SIDE)
-    return EnvSpec(env, "atari", shape, "uint8", 255.0, STACK, n_actions=single.n_actions), single
+    images = _channels_first(env, (STACK, SIDE, SIDE), 255)
+    return _spec("atari", images, frame_stack=STACK, n_actions=single.n_actions), single
 
 
 def _minatar(env: str) -> Built:
@@ -91,24 +107,31 @@ def _minatar(env: str) -> Built:
     except ImportError:
         raise MissingExtra(f"env {env!r}", "atari") from None
     single = MinAtarSingle(*_MINATAR[env])
-    return EnvSpec(env, "minatar", (single.channels, 10, 10), "uint8", n_actions=single.n_actions), single
+    images = _channels_first(env, (single.channels, 10, 10), 1)
+    return _spec("minatar", images, n_actions=single.n_actions), single
 
 
-def _gym(env: str, render: bool) -> Built:
-    made = _made(env, render)
-    if not (isinstance(made.observation_space, Box) and len(made.observation_space.shape) == 1):
-        made = gymnasium.wrappers.FlattenObservation(made)
-    shape = tuple(int(side) for side in made.observation_space.shape)
-    return EnvSpec(env, "gym", shape, "float32", **_actions(env, made.action_space)), GymSingle(made, env)
+def _gym(env: str, made: gymnasium.Env[Any, Any]) -> Built:
+    observations = Observations.of(env, made.observation_space)
+    kind: Kind = "image" if len(observations.shape) == 3 else "gym"
+    spec = _spec(kind, observations, **_actions(env, made.action_space))
+    return spec, GymSingle(made, observations, spec.first_action)
+
+
+def _channels_first(env: str, shape: tuple[int, int, int], brightest: int) -> Observations:
+    return Observations(env, Box(0, brightest, shape, np.uint8), shape, "uint8", float(brightest), (0, 1, 2))
+
+
+def _spec(kind: Kind, read: Observations, **fields: Any) -> EnvSpec:
+    return EnvSpec(read.env, kind, read.shape, read.dtype, read.scale, observations=read, **fields)
 
 
 def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
-    options = {"render_mode": "rgb_array"} if render else {}  # an env of the user's own may have no such option
     try:
         with warnings.catch_warnings():
             # The paper's envs have newer versions; which one is wanted is the user's choice.
             warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
-            return gymnasium.make(env, disable_env_checker=True, **options)
+            return gymnasium.make(env, disable_env_checker=True, **_options(render))
     except gymnasium.error.DependencyNotInstalled as error:
         module = str(gymnasium.registry[env].entry_point)
         extra = next((extra for start, extra in _EXTRA_OF.items() if module.startswith(start)), None)
@@ -119,9 +142,13 @@ def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
         raise BadInput(f"env {env!r} cannot be made: {error}") from None
 
 
+def _options(render: bool) -> dict[str, str]:
+    return {"render_mode": "rgb_array"} if render else {}  # an env of the user's own may have no such option
+
+
 def _actions(env: str, space: Any) -> dict[str, Any]:
     if isinstance(space, Discrete):
-        return {"n_actions": int(space.n)}
+        return {"n_actions": int(space.n), "first_action": int(space.start)}
     if isinstance(space, Box) and len(space.shape) == 1:
         return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
     raise BadInput(f"env {env!r} has the action space {space}; expected discrete actions or a vector of numbers")

@@ -9,6 +9,7 @@ from bsrs.config.algorithms import find_algorithm, preset, suitable_preset
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.catalogue import make
 from bsrs.envs.spec import EnvSpec
+from bsrs.errors import say
 
 
 @cache
@@ -16,6 +17,8 @@ def spec_of(env: str) -> EnvSpec:
     """What there is to know of an env before it is used; it is made once to see."""
     envs = make(env, 1, 0, training=True)
     envs.close()
+    if envs.spec.observations and envs.spec.observations.note:
+        say(envs.spec.observations.note)
     return envs.spec
 
 

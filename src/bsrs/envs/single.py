@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from bsrs.envs.observations import Observations
 from bsrs.errors import EnvFault
 
 Obs = NDArray[Any]
@@ -46,19 +47,21 @@ class Single(Protocol):
 
 
 class GymSingle:
-    """A Gymnasium env with a vector observation."""
+    """A Gymnasium env."""
 
     seed_every = 1
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], observations: Observations, first_action: int) -> None:
         self._env = env
-        self._name = name
-        self._first_action = int(getattr(env.action_space, "start", 0))  # a Discrete space may count from 1
+        self._name = observations.env
+        self._observations = observations
+        self._is_vector = len(observations.shape) == 1
+        self._first_action = first_action
         self._action: Action = None
 
     def reset(self, seed: int | None) -> Obs:
         obs, _ = self._env.reset(seed=seed)
-        return self._finite(obs)
+        return self._read(obs)
 
     def send(self, action: Action) -> None:
         self._action = action + self._first_action if self._first_action else action
@@ -68,15 +71,17 @@ class GymSingle:
         reward = float(reward)
         if not math.isfinite(reward):
             raise EnvFault(f"env {self._name!r} gave the reward {reward}; expected a finite number")
-        obs = self._finite(obs)
+        obs = self._read(obs)
         # At the time limit Gymnasium may say both: the end of the task is the stronger word.
         truncated = bool(truncated and not terminated)
         terminated = bool(terminated)
         return Outcome(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
 
-    def _finite(self, obs: Obs) -> Obs:
-        # For the few numbers there are, a plain sum is four times as quick as np.isfinite(obs).all().
-        if not math.isfinite(sum(obs.tolist())):
+    def _read(self, raw: Any) -> Obs:
+        obs = self._observations.one(raw)
+        # For the few numbers of a vector, a plain sum is four times as quick as np.isfinite(obs).all().
+        finite = math.isfinite(sum(obs.tolist())) if self._is_vector else bool(np.isfinite(obs).all())
+        if not finite:
             raise EnvFault(f"env {self._name!r} gave an observation that is not finite: {obs}")
         return obs
 

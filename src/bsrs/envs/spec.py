@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from bsrs.envs.observations import Observations
 from bsrs.errors import BadInput
 
-Kind = Literal["atari", "minatar", "gym"]
+Kind = Literal["atari", "minatar", "gym", "image"]
+"""`image` is any other env whose observations are images, `gym` one with vectors."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class EnvSpec:
     action_low: tuple[float, ...] | None = None
     action_high: tuple[float, ...] | None = None
     """Continuous actions are vectors between these, in the env's own units."""
+    first_action: int = 0
+    """What the env itself calls the first of its discrete actions."""
+    observations: Observations | None = field(default=None, compare=False, repr=False)
+    """How the env's own observations become arrays of `obs_shape`."""
 
     @property
     def is_image(self) -> bool:

@@ -237,4 +237,5 @@ def _read_policy(folder: Path) -> State:
         raise Damaged(f"{path} is damaged: {error}") from None
     if loaded is None:
         raise BadInput(f"the run {folder} has no model: it was removed, or the run stopped before its first checkpoint")
-    return loaded[0].part("agent").part("policy")
+    networks = loaded[0].part("agent").tensors
+    return State({name.removeprefix("policy/"): tensor for name, tensor in networks.items()})
