@@ -20,6 +20,7 @@ EXAMPLES = [
     ("cleanrl_style_dqn.py", ["--steps", "800"], "torch", r"800 steps, eta 0\.5, mean return .* \d"),
     ("torchrl_dqn.py", ["--steps", "400"], "torchrl", r"400 steps, eta 0\.5, mean return .* \d"),
     ("tianshou_dqn.py", ["--steps", "200"], "tianshou", r"200 steps, eta 0\.5, mean return .* \d"),
+    ("my_envs.py", ["300", "catch"], "torch", r"one episode: [-+]1; mean of twenty: [-+]\d"),
     ("rl_zoo.py", ["--steps", "1300"], "rl_zoo3", r"shaping/ .*Saving to"),
 ]
 
