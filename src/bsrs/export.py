@@ -43,7 +43,7 @@ class Policy(nn.Module):
             raise BadInput(f"a {type(agent).__name__} cannot be exported; expected a run of dqn, td3 or sac")
         assert spec.observations is not None
         self._axes, self._shape = spec.observations.axes or (0,), spec.obs_shape
-        self._factor, self._first_action, self._n_actions = 1 / spec.obs_scale, spec.first_action, spec.n_actions
+        self._factor, self._first_action, self._n_actions = 1 / spec.obs_scale, spec.first_action, spec.n_actions or 0
         self.network: nn.Module = copy.deepcopy(agent.online if isinstance(agent, DQNAgent) else agent.actor)
         self._range = None if isinstance(agent, DQNAgent) else [torch.tensor(end) for end in require_continuous(spec)]
 
