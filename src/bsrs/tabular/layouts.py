@@ -34,11 +34,11 @@ def canonical(transitions: Any, rewards: Any, layout: Layout | None = None) -> t
     n_states, n_actions = _sizes(shape, reward_shape, layout)
     # action by action, row a * S + s has to become row s * A + a
     order = None if layout == "SAS" else np.arange(n_states * n_actions).reshape(n_actions, n_states).T.ravel()
-    if reward_shape == shape:
+    if reward_shape == (n_states, n_actions):  # first: with one state and one action both shapes are (1, 1)
+        r = _dense(given)
+    elif reward_shape == shape:
         r = _product_sums(stacked, given)
         r = (r if order is None else r[order]).reshape(n_states, n_actions)
-    elif reward_shape == (n_states, n_actions):
-        r = _dense(given)
     elif reward_shape == (n_states,):
         r = np.repeat(_dense(given).reshape(-1, 1), n_actions, axis=1)
     else:
