@@ -80,6 +80,15 @@ def test_of_several_claims_one_that_barely_passed_no_longer_does() -> None:
     assert [claim.p for claim in several] == pytest.approx([0.06, None, 0.03, 0.06])
 
 
+def test_calibration_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "calibration", "--json", "--draws", "2"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {tuple(row) for row in rows} == {("statistic", "distribution", "n", "coverage", "false_holds")}
+    assert {row["n"] for row in rows} == {5, 6, 10, 20}
+    assert {row["distribution"] for row in rows} == {"normal", "lognormal", "bimodal"}
+    assert len({row["statistic"] for row in rows}) == 4
+
+
 # ---- evidence
 
 

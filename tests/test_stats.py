@@ -284,6 +284,21 @@ def test_the_best_needs_a_seed_to_choose_and_one_to_judge() -> None:
         stats.best_of(np.ones((3, 1)), np.ones(1))
 
 
+def test_intervals_and_verdicts_hold_their_level() -> None:
+    """Few draws here; `bsrs reproduce calibration` has many."""
+    from bsrs.reproduce.calibration import calibrate
+
+    draws = 120
+    rows = calibrate(draws, (6, 10, 20), effect=False)
+    for row in rows:
+        coverage = 0.88 if row.distribution == "lognormal" else 0.92
+        for errors, allowed in ((1 - row.coverage, 1 - coverage), (row.false_holds, 0.04)):
+            p = scipy.stats.binomtest(round(errors * draws), draws, allowed, alternative="greater").pvalue
+            assert p > 0.005, row
+    for statistic in {row.statistic for row in rows}:
+        assert np.mean([row.false_holds for row in rows if row.statistic == statistic]) < 0.04
+
+
 # ---- curves
 
 

@@ -40,6 +40,7 @@ COMMANDS: Commands = {
     ("reproduce", "target-ablation"): ("bsrs.cli.reproduce:target_ablation", "potential: online or target network"),
     ("reproduce", "rescaling"): ("bsrs.cli.reproduce:rescaling", "our control: shaping or mere rescaling"),
     ("reproduce", "auto-eta"): ("bsrs.cli.reproduce:auto_eta", "our own: eta = auto against every constant"),
+    ("reproduce", "calibration"): ("bsrs.cli.reproduce:calibration", "how often our own intervals and verdicts err"),
     ("reproduce", "all"): ("bsrs.cli.reproduce:everything", "all of them, and one report"),
     ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
     ("bench", "sb3"): ("bsrs.cli.bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from bsrs.config.sweep import SweepOptions, default_out
+from bsrs.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,34 @@ def theory(arguments: TheoryArguments) -> None:
     print_claims("theory", claims)
     if arguments.out is not None:
         write_claims(arguments.out / "claims.json", claims)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationArguments:
+    """Our own statistics, on simulated runs."""
+
+    draws: int = 1_000
+    """Simulated experiments for each row."""
+    json: bool = False
+    """One JSON document instead of a table."""
+
+
+def calibration(arguments: CalibrationArguments) -> None:
+    """How often intervals miss and verdicts err, for each statistic, distribution and number of seeds."""
+    import json
+    from dataclasses import asdict
+
+    from bsrs.cli.print_table import print_table
+    from bsrs.reproduce.calibration import calibrate
+
+    if arguments.draws < 1:
+        raise BadInput(f"--draws is {arguments.draws}; expected at least 1")
+    rows = [asdict(row) for row in calibrate(arguments.draws, effect=not arguments.json)]
+    if arguments.json:
+        wanted = ("statistic", "distribution", "n", "coverage", "false_holds")
+        print(json.dumps({"rows": [{name: row[name] for name in wanted} for row in rows]}, indent=1))
+    else:
+        print_table(f"95 % intervals and verdicts on simulated runs, {arguments.draws:,} draws", rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ import numpy as np
 from bsrs.errors import BadInput
 from bsrs.figures.diagnostics import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
-from bsrs.stats import Interval, bootstrap, iqm, median, performance_profile
+from bsrs.stats import Interval, bootstrap, iqm_interval, median, performance_profile
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series, Task
 from bsrs.stats.summary import Games, Row, atari_games
 
-DRAWS = 1_000
+DRAWS = 300
 LARGEST_TRACE = 300
 DASHES = ("solid", "dash", "dot", "dashdot")
 
@@ -126,7 +126,7 @@ def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
 
 
 def _scores(series: Series) -> dict[str, Any]:
-    middle = bootstrap(iqm, series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
+    middle = iqm_interval(series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
     keep = _thinned(len(series.steps))
     return {**_band(series.steps, middle), "each": [numbers(curve[keep]) for curve in series.curves]}
 

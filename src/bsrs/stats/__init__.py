@@ -19,7 +19,7 @@ from bsrs.stats.comparison import (
     relative_advantage,
 )
 from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
-from bsrs.stats.resampling import Interval, bootstrap
+from bsrs.stats.resampling import Interval, bootstrap, iqm_interval
 
 __all__ = [
     "BestOf",
@@ -35,6 +35,7 @@ __all__ = [
     "human_normalised",
     "improvement",
     "iqm",
+    "iqm_interval",
     "mean",
     "median",
     "optimality_gap",

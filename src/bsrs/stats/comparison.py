@@ -10,7 +10,7 @@ five, the smallest p that the test can give is 1/16. `holm` corrects the p-value
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -26,7 +26,8 @@ Verdict = Literal["holds", "does not hold", "inconclusive"]
 
 LEVEL = 0.05
 FEWEST_SEEDS = 6
-MOST_EXACT = 12  # pairs: 4,096 ways to flip their signs; of more, as many are drawn
+MOST_EXACT = 11  # pairs: 2,048 ways to flip their signs; of more, as many are drawn
+DRAWN = 1_000  # exchanges among more than two
 
 
 @dataclass(frozen=True)
@@ -85,38 +86,47 @@ class BestOf:
 def best_of(scores: Array, baseline: Array, *, claimed: float = 0.0, seed: int = 0) -> BestOf:
     """scores: (candidates, seeds), baseline: (seeds,).
 
-    Flipping the signs of all of a seed's differences together is exact for the largest of their t, whatever the
-    candidates share (Westfall and Young). So no seeds are spent on the choice, as splitting them in halves would.
+    Exchanging the scores of a seed among candidates and baseline is exact for the largest of the candidates' t
+    (Westfall and Young), whatever the scores' distribution. So no seeds are spent on the choice, as halves would be.
     """
-    differences = np.asarray(scores, dtype=np.float64) - np.asarray(baseline, dtype=np.float64)
-    if differences.ndim != 2 or differences.shape[1] < 2:
-        raise BadInput(f"scores have shape {np.shape(scores)}; expected candidates x at least 2 seeds")
-    seeds = differences.shape[1]
+    scores, baseline = np.asarray(scores, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1:] != baseline.shape or len(baseline) < 2:
+        raise BadInput(f"scores have shape {scores.shape}; expected candidates x at least 2 seeds, as the baseline's")
+    differences, seeds = scores - baseline, len(baseline)
     chosen = _choose(differences)
     choices = np.array([_choose(np.delete(differences, i, axis=1)) for i in range(seeds)])
     held_out = float(differences[choices, np.arange(seeds)].mean())
-    low = min(_lower_bound(differences, chosen, seed), held_out)
+    test = exchange_test(scores, baseline, seed)
+    p = min(1.0, 2 * float(test(0.0)[chosen]))
+    low = min(_lower_bound(test, differences[chosen], chosen), held_out)
     high = max(2 * float(differences[chosen].mean()) - low, held_out)
-    p = min(1.0, 2 * float(flip_test(differences, seed)[chosen]))
-    p_below = _two_sided(differences[chosen] - claimed, seed)  # what is true of the best is true of all
     verdict: Verdict = "inconclusive"
     if seeds >= FEWEST_SEEDS and p <= LEVEL and low > 0 and held_out >= claimed:
         verdict = "holds"
-    elif seeds >= FEWEST_SEEDS and p_below <= LEVEL and high < claimed:
-        verdict, p = "does not hold", p_below
+    elif seeds >= FEWEST_SEEDS and high < claimed:  # what is true of the best is true of all
+        p_below = _two_sided(differences[chosen] - claimed, seed)
+        verdict, p = ("does not hold", p_below) if p_below <= LEVEL else (verdict, p)
     gain = Comparison(held_out, low, high, p, seeds, verdict)
     return BestOf(chosen, gain, choices, float(differences.mean(axis=1).max()))
 
 
-def flip_test(differences: Array, seed: int = 0) -> Array:
-    """One-sided p that each candidate's mean difference is above zero, corrected for there being several.
+def exchange_test(scores: Array, baseline: Array, seed: int = 0) -> Callable[[float], Array]:
+    """From a gain to the one-sided p that each candidate's is larger, corrected for there being several.
 
-    differences: (candidates, seeds). Under no effect each seed's differences are as likely to have the other sign.
+    Without an effect, a seed's scores might as well have been exchanged among the candidates and the baseline (with the
+    gain added to it). With one candidate this is the sign-flip test.
     """
-    seeds = differences.shape[1]
-    means = _signs(seeds, seed) @ differences.T / seeds  # (flips, candidates); the first is what was seen
-    t = _t(means, (differences**2).mean(axis=1), seeds)
-    return np.asarray((t.max(axis=1, keepdims=True) >= t[0] - 1e-9 * np.abs(t[0])).mean(axis=0))
+    everything = np.stack([baseline, *scores])  # (1 + candidates, seeds)
+    labels = _exchanges(*everything.shape, seed)
+    values, is_base = np.take_along_axis(everything[None], labels, axis=1), (labels == 0).astype(float)
+    a, b = (each[:, 1:] - each[:, :1] for each in (values, is_base))  # a gain of g changes the differences to a + g b
+    mean_a, mean_b, aa, ab, bb = (each.mean(axis=-1) for each in (a, b, a * a, a * b, b * b))
+
+    def p_values(gain: float) -> Array:
+        t = _t(mean_a + gain * mean_b, aa + 2 * gain * ab + gain**2 * bb, len(baseline))  # (exchanges, candidates)
+        return np.asarray((t.max(axis=1, keepdims=True) >= t[0] - 1e-9 * np.abs(t[0])).mean(axis=0))
+
+    return p_values
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -129,24 +139,29 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _two_sided(differences: Array, seed: int) -> float:
-    return float(min(1.0, 2 * min(flip_test(sign * differences[None], seed)[0] for sign in (1, -1))))
+    zeros = np.zeros(len(differences))
+    return float(min(1.0, 2 * min(exchange_test(sign * differences[None], zeros, seed)(0.0)[0] for sign in (1, -1))))
 
 
 @cache
-def _signs(seeds: int, seed: int) -> Array:
-    """(flips, seeds): all ways, or as many drawn at random, the first of them without a flip."""
-    if seeds <= MOST_EXACT:
-        return np.array(list(itertools.product([1.0, -1.0], repeat=seeds)))
-    signs = stream(seed, "signs").choice([1.0, -1.0], size=(2**MOST_EXACT, seeds))
-    signs[0] = 1.0
-    return np.asarray(signs)
+def _exchanges(settings: int, seeds: int, seed: int) -> Array:
+    """(exchanges, settings, seeds): who has whose score. All ways for few pairs, else as many at random; the first is
+    what was seen."""
+    if settings == 2 and seeds <= MOST_EXACT:
+        first = np.array(list(itertools.product([0, 1], repeat=seeds)))
+        return np.stack([first, 1 - first], axis=1)
+    count = 2**MOST_EXACT if settings == 2 else DRAWN
+    drawn = stream(seed, "exchanges").random((count, settings, seeds)).argsort(axis=1)
+    drawn[0] = np.arange(settings)[:, None]
+    return drawn
 
 
 def _t(means: Array, squares: Array, seeds: int) -> Array:
     """(..., candidates), from the means and mean squares over seeds: the mean over its spread. That is half the
     candidate's own and half the typical one: few seeds tell a spread badly."""
     own = np.maximum(squares - means**2, 0.0) * seeds / max(1, seeds - 1)
-    spread = np.sqrt((own + np.median(own, axis=-1, keepdims=True)) / 2)
+    middle = (own.shape[-1] - 1) // 2
+    spread = np.sqrt((own + np.partition(own, middle, axis=-1)[..., middle, None]) / 2)
     return np.asarray(means / np.maximum(spread, 1e-9 * np.sqrt(squares) + 1e-300))
 
 
@@ -154,16 +169,15 @@ def _choose(differences: Array) -> int:
     return int(_t(differences.mean(axis=1), (differences**2).mean(axis=1), differences.shape[1]).argmax())
 
 
-def _lower_bound(differences: Array, chosen: int, seed: int) -> float:
-    """The largest gain that the test would still reject, for the chosen candidate: found by bisection."""
-    if 2.0 ** (1 - differences.shape[1]) > LEVEL:
-        return -np.inf
-    high = float(differences[chosen].mean())
-    low = high - 20 * float(differences[chosen].std()) - 1e-12
-    for _ in range(30):
+def _lower_bound(test: Callable[[float], Array], differences: Array, chosen: int) -> float:
+    """The largest gain that the test rejects as too small for the chosen candidate: by bisection."""
+    high = float(differences.mean())
+    low = high - 20 * float(differences.std()) - 1e-12
+    if test(low)[chosen] > LEVEL / 2:
+        return -np.inf  # too few seeds to reject anything
+    for _ in range(20):
         middle = (low + high) / 2
-        rejected = flip_test(differences - middle, seed)[chosen] <= LEVEL / 2
-        low, high = (middle, high) if rejected else (low, middle)
+        low, high = (middle, high) if test(middle)[chosen] <= LEVEL / 2 else (low, middle)
     return low
 
 

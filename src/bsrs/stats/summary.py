@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from bsrs.errors import BadInput
-from bsrs.stats.aggregates import Array, iqm, mean
+from bsrs.stats.aggregates import Array, mean
 from bsrs.stats.atari import game_name, human_normalised, reference_scores
 from bsrs.stats.comparison import improvement, relative_advantage
 from bsrs.stats.curves import area_under_curve, steps_to_threshold
 from bsrs.stats.records import Series, Task
-from bsrs.stats.resampling import Interval, bootstrap
+from bsrs.stats.resampling import Interval, bootstrap, iqm_interval
 
 SEED = 0
 
@@ -58,7 +58,7 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
         advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=seed)
     return Row(
         series=series,
-        final=bootstrap(iqm, final, seed=seed),
+        final=iqm_interval(final, seed=seed),
         area=bootstrap(mean, area, seed=seed),
         steps_to_level=steps_to_level,
         improvement=better,
