@@ -32,4 +32,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
 
 def say(what: str) -> None:
     """A line that the user should see although nothing is wrong: what happens is not what everybody would expect."""
-    print(f"bsrs: {what}", file=sys.stderr)
+    print(f"bsrs: {printable(what)}", file=sys.stderr)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text without anything that acts on a terminal: control characters and their kin are spelt out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)

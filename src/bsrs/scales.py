@@ -129,6 +129,9 @@ class Linear(ShapeScale):
     end: float
     steps: int
 
+    def __post_init__(self) -> None:
+        _check_schedule(self.steps, self.start, self.end)
+
     def __call__(self, step: int, state: Array = None) -> float:
         return self.start + (self.end - self.start) * min(step / self.steps, 1.0)
 
@@ -142,6 +145,9 @@ class Cosine(ShapeScale):
     start: float
     end: float
     steps: int
+
+    def __post_init__(self) -> None:
+        _check_schedule(self.steps, self.start, self.end)
 
     def __call__(self, step: int, state: Array = None) -> float:
         return self.end + (self.start - self.end) * 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
@@ -159,6 +165,7 @@ class Piecewise(ShapeScale):
         steps = [step for step, _ in self.points]
         if not steps or steps[0] != 0 or steps != sorted(set(steps)):
             raise BadInput(f"piecewise eta has steps {steps}; expected them to start at 0 and to increase")
+        _check_schedule(1, *(eta for _, eta in self.points))
 
     def __call__(self, step: int, state: Array = None) -> float:
         return next(eta for start, eta in reversed(self.points) if step >= start)
@@ -178,6 +185,14 @@ class PerState(ShapeScale):
         if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
             return look_up(self.of, state, state.float())
         return (like_array(self.of, None) if isinstance(self.of, (list, tuple)) else self.of)[state]
+
+
+def _check_schedule(steps: int, *etas: float) -> None:
+    if not 1 <= steps < 2**63:
+        raise BadInput(f"the schedule of eta has {steps} steps; expected at least 1")
+    for eta in etas:
+        if not math.isfinite(eta):
+            raise BadInput(f"the schedule of eta has {eta}; expected finite numbers")
 
 
 _NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosine": Cosine}

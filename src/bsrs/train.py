@@ -7,6 +7,7 @@ acts on next, and the episodes that ended since the last record.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from bsrs.agents.population import padded, stacked
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.rng import stream_seed
+
+NOT_FINITE = "its policy gives actions that are not finite"
 
 
 class Recorder(Protocol):
@@ -112,7 +115,7 @@ class Loop:
     def advance(self, *, learn: bool = True) -> None:
         """One step of every env, and what the agent learns from it."""
         assert self.obs is not None
-        action = self.agent.act(self.obs, self.step)
+        action = self._usable(self.agent.act(self.obs, self.step))
         steps = [member.envs.step(action[p]) for p, member in enumerate(self.members)]
         transition = Transition(
             self.obs,
@@ -130,6 +133,16 @@ class Loop:
         for member, step in zip(self.members, steps, strict=True):
             if len(step.episode_env):
                 member.episodes += zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True)
+
+    def _usable(self, action: Array) -> Array:
+        """The actions, zero where they are not finite: those members have diverged, which is no fault of the env."""
+        if action.dtype.kind != "f" or math.isfinite(action.sum()):
+            return action
+        finite = np.isfinite(action)
+        for p, member in enumerate(self.members):
+            if member.outcome is None and not finite[p].all():
+                member.outcome = Outcome("diverged", self.step, member.score, NOT_FINITE)
+        return np.where(finite, action, 0.0).astype(action.dtype)
 
     def _training(self) -> list[Member]:
         return [member for member in self.members if member.outcome is None]
@@ -159,7 +172,9 @@ class Loop:
     def _evaluate(self) -> None:
         scores = evaluate(self.agent, self.config, [member.seed for member in self.members])
         for member, member_scores in zip(self.members, scores, strict=True):
-            if member.outcome is None:
+            if member.outcome is None and not np.isfinite(member_scores).all():
+                member.outcome = Outcome("diverged", self.step, member.score, NOT_FINITE)
+            elif member.outcome is None:
                 member.score = float(np.mean(member_scores))
                 member.recorder.append(
                     {"kind": "eval", "step": self.step, "score": member.score, "scores": member_scores}
@@ -204,19 +219,26 @@ class Loop:
 
 def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list[list[float]]:
     """Raw scores of `config.eval_episodes` greedy episodes of each member: every env plays one, from a start that
-    depends on the member's seed only. What has ended is neither stepped nor computed any more."""
+    depends on the member's seed only. What has ended is neither stepped nor computed any more.
+
+    The scores of a member whose actions are not finite are NaN.
+    """
     all_envs = [make(config.env, config.eval_episodes, stream_seed(seed, "eval"), training=False) for seed in seeds]
     try:
         obs = [envs.reset() for envs in all_envs]
         running = [list(range(config.eval_episodes)) for _ in seeds]
+        broken: set[int] = set()
         while any(running):
             actions = agent.greedy(padded(obs))
             for p, envs in enumerate(all_envs):
-                if running[p]:
+                if not np.isfinite(actions[p, : len(running[p])]).all():
+                    broken.add(p)
+                    running[p], obs[p] = [], obs[p][:0]
+                elif running[p]:
                     next_obs, over = envs.step_some(running[p], envs.unpacked(actions[p, : len(running[p])]))
                     obs[p] = next_obs[np.logical_not(over)] if any(over) else next_obs
                     running[p] = [env for env, ended in zip(running[p], over, strict=True) if not ended]
-        return [envs.returns for envs in all_envs]
+        return [[math.nan] * envs.n if p in broken else envs.returns for p, envs in enumerate(all_envs)]
     finally:
         for envs in all_envs:
             envs.close()

@@ -11,10 +11,10 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from bsrs.config.algorithms import algorithms, use_plugin
-from bsrs.errors import BadInput, unknown
+from bsrs.errors import BadInput, printable, unknown
 
 # words -> (where the function lives, what it does); `*` stands for every algorithm
 Commands = dict[tuple[str, ...], tuple[str, str]]
@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _dispatch(_take_plugins(words))
     except BadInput as error:
-        print(f"bsrs: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _refuse(str(error))
     except KeyboardInterrupt:
         print("bsrs: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
@@ -64,6 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The reader of a pipe went away (`| head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except OSError as error:
+        _refuse(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except MemoryError as error:
+        _refuse(f"there is not enough memory for this {f'({error})' if str(error) else ''}".rstrip())
+
+
+def _refuse(why: str) -> NoReturn:
+    print(f"bsrs: {printable(why, keep=chr(10))}", file=sys.stderr)
+    raise SystemExit(2) from None
 
 
 def commands() -> Commands:

@@ -25,9 +25,11 @@ def demo(arguments: DemoArguments) -> None:
     """Draw the paper's tabular figure, train DQN on CartPole with three etas, and put it all on one page."""
     from bsrs.report import read_study, write_report
     from bsrs.reproduce.tabular import reproduce_tabular
+    from bsrs.store.files import make_folder
     from bsrs.sweep.conduct import run_sweep
     from bsrs.sweep.plan import expand, read_sweep
 
+    make_folder(arguments.out)
     print("1. The exact theory: steps to convergence against eta, on the paper's gridworld", flush=True)
     files = reproduce_tabular(arguments.out)
     print("2. DQN on CartPole, plain (eta = 0) and self-shaped, three seeds each", flush=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bsrs.errors import printable
+
 
 def print_table(title: str, rows: list[dict[str, Any]]) -> None:
     """Rows that share their keys, as a table; nothing where there are none."""
@@ -21,4 +23,4 @@ def print_table(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else "–" if value is None else str(value)
+    return f"{value:,.4g}" if isinstance(value, float) else "–" if value is None else printable(str(value))

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from bsrs.config.sweep import SweepOptions, default_out
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, printable
+from bsrs.store.files import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,8 @@ def theory(arguments: TheoryArguments) -> None:
     from bsrs.reproduce.claims import print_claims, write_claims
     from bsrs.reproduce.theory import judge_theory
 
+    if arguments.out is not None:
+        make_folder(arguments.out)  # before any work
     claims = judge_theory()
     print_claims("theory", claims)
     if arguments.out is not None:
@@ -113,6 +116,7 @@ def tabular(arguments: TabularArguments) -> None:
     """Steps against eta, the same over many tables, and learning from samples."""
     from bsrs.reproduce.tabular import findings, study, write
 
+    make_folder(arguments.out)  # before any work
     numbers = study()
     files = write(numbers, arguments.out)
     for sentence in findings(numbers):
@@ -129,6 +133,7 @@ def everything(arguments: ReproduceArguments) -> None:
     from bsrs.reproduce.experiments import EXPERIMENTS
 
     out = arguments.out or default_out(f"all-{arguments.scale}")
+    make_folder(out)
     theory(TheoryArguments(out=out / "theory"))
     tabular(TabularArguments(out=out / "tabular"))
     for name in EXPERIMENTS:
@@ -148,6 +153,6 @@ def _reproduce(name: str, arguments: ReproduceArguments) -> None:
     for path in result.files:
         print(f"wrote {path}")
     for run, why in result.problems.items():
-        print(f"no result: {run}: {why}")
+        print(printable(f"no result: {run}: {why}"))
     if result.problems:
         raise SystemExit(1)

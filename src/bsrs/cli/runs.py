@@ -13,7 +13,7 @@ from typing import Annotated
 import tyro
 
 from bsrs.config.sweep import RunFilter
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, printable
 from bsrs.store.listing import RunStatus, list_runs
 
 _COLUMNS = ("env", "algorithm", "eta", "seed", "step", "score", "state", "age", "name")
@@ -45,7 +45,7 @@ def runs(arguments: RunsArguments) -> None:
     _print_table(found)
     for status in found:
         if status.state in ("failed", "damaged"):
-            print(f"{status.name}: {status.reason}")
+            print(printable(f"{status.name}: {status.reason}"))
     _print_summary(found, arguments.folder, which)
 
 
@@ -56,7 +56,7 @@ def _answer(folder: Path, which: RunFilter, sql: str) -> None:
     import duckdb
 
     try:
-        print(connection.sql(sql))
+        print(printable(str(connection.sql(sql)), keep="\n"))
     except duckdb.Error as error:
         raise BadInput(f"the question cannot be answered: {error}") from None
 
@@ -71,7 +71,7 @@ def _print_table(found: Sequence[RunStatus]) -> None:
 
 
 def _row(status: RunStatus) -> tuple[str, ...]:
-    return (
+    cells = (
         status.env,
         status.algorithm,
         f"{status.eta:g}" if isinstance(status.eta, (int, float)) else status.eta,
@@ -82,6 +82,7 @@ def _row(status: RunStatus) -> tuple[str, ...]:
         _age(status.age_s),
         status.name,
     )
+    return tuple(map(printable, cells))
 
 
 def _age(seconds: float) -> str:

@@ -14,7 +14,7 @@ import tyro
 
 from bsrs.cli.flags import algorithm_flags, number_or_text, set_flags
 from bsrs.config.sweep import SweepConfig, SweepOptions, default_out
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, printable
 
 if TYPE_CHECKING:
     from bsrs.config.training import TrainingConfig
@@ -104,7 +104,7 @@ def _carry_out(sweep: SweepConfig, arguments: HowToSweep, otherwise: Path) -> No
     summary = run_sweep(configs, out, options)
     print(f"{out}: {_told(summary, len(configs))}")
     for name, why in summary.problems.items():
-        print(f"  {name}: {why}")
+        print(printable(f"  {name}: {why}"))
     if summary.problems:
         raise SystemExit(1)
 

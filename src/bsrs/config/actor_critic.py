@@ -35,7 +35,7 @@ class ActorCriticConfig(OffPolicyConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 0.0, "tau", high=1.0)
-        check_range(self, 1, "n_critics")
+        check_range(self, 1, "n_critics", high=1_000)
         if self.comparator == "popart":
             raise BadInput("comparator popart is DQN's only; expected another one")
         if self.gradient_steps < 1 and self.gradient_steps != -1:

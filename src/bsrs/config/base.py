@@ -7,6 +7,7 @@ import hashlib
 import json
 import types
 import typing
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from bsrs.errors import BadInput, unknown
@@ -36,9 +37,14 @@ def identity_of(cls: type[Any], data: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def from_dict(cls: type[Config], data: dict[str, Any], where: str = "config") -> Config:
     """A config from plain data. A wrong name, type or missing field is one clear sentence: nothing is guessed."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls))}
     for name in data:
         if name not in fields:
@@ -71,14 +77,14 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, dict):
             return value
     elif hint is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, float) or (type(value) is int and abs(value) < 2**1000):
             return float(value)
     elif hint is type(None):
         if value is None:
             return None
     elif type(value) is hint:
         return value
-    raise BadInput(f"{where} is {value!r}; expected {_describe(hint)}")
+    raise BadInput(f"{where} is {repr(value)[:80]}; expected {_describe(hint)}")
 
 
 def _describe(hint: Any) -> str:

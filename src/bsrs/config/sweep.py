@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bsrs.config.options import MOST_THREADS, check_device
+from bsrs.config.training import MOST_STEPS, check_finite, check_range
 from bsrs.errors import BadInput
+
+MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +43,15 @@ class SweepConfig:
                 raise BadInput(f"the sweep has no {name}; expected at least one")
             if len(set(values)) < len(values):
                 raise BadInput(f"the sweep has an {name} twice: {', '.join(map(str, values))}")
-        if self.seeds < 1 or self.first_seed < 0:
-            raise BadInput(f"seeds is {self.seeds} from {self.first_seed}; expected at least 1 from 0 or more")
+        check_finite(self)
+        check_range(self, 1, "seeds", high=MOST_RUNS)
+        check_range(self, 0, "first_seed", high=2**62)
         for name, values in self.grid.items():
             if not isinstance(values, (list, tuple)) or not values:
-                raise BadInput(f"grid: {name} is {values!r}; expected a list of values")
+                raise BadInput(f"grid: {name} is {repr(values)[:80]}; expected a list of values")
+        runs = math.prod(map(len, (self.env, self.eta, *self.grid.values()))) * self.seeds
+        if runs > MOST_RUNS:
+            raise BadInput(f"the sweep has {runs:,} runs; expected at most {MOST_RUNS:,}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +119,15 @@ class SweepOptions:
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
     def __post_init__(self) -> None:
-        for name, least in (("workers", 0), ("threads", 1), ("members", 0), ("checkpoint_every", 0), ("retries", 0)):
-            if getattr(self, name) < least:
-                raise BadInput(f"{name} is {getattr(self, name)}; expected at least {least}")
+        for options in (self, self.ray, self.slurm):
+            check_finite(options)
+        check_device(self.device)
+        check_range(self, 0, "workers", "members", "retries", high=MOST_THREADS)
+        check_range(self, 1, "threads", high=MOST_THREADS)
+        check_range(self, 0, "checkpoint_every", high=MOST_STEPS)
+        check_range(self.ray, 0, "cpus", "gpus", high=MOST_THREADS)
+        check_range(self.slurm, 0, "gpus", "requeues", "mem_gb", high=10**6)
+        check_range(self.slurm, 1, "time_min", "cpus", "parallel", high=10**6)
 
     @property
     def local_workers(self) -> int:

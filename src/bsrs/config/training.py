@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from bsrs.errors import BadInput
 from bsrs.shaping import Constant, as_scale
+
+MOST_STEPS = 10**12
+MOST_WEIGHTS = 10**9
 
 Control = Literal["none", "scaled", "exact", "learning-rate", "faster-target", "rescaled"]
 Comparator = Literal["none", "advantage", "persistent", "munchausen", "minto", "centering", "popart"]
@@ -44,9 +50,14 @@ class TrainingConfig:
         return data
 
     def __post_init__(self) -> None:
+        check_finite(self)
         as_scale(self.eta)
-        check_range(self, 1, "steps", "n_envs", "log_every", "eval_episodes")
-        check_range(self, 0, "seed", "eval_every")
+        if not self.env.isprintable() or not 0 < len(self.env) <= 200:
+            raise BadInput(f"env is {self.env[:40]!r}; expected a name of up to 200 printable characters")
+        check_range(self, 1, "steps", "log_every", high=MOST_STEPS)
+        check_range(self, 0, "eval_every", high=MOST_STEPS)
+        check_range(self, 0, "seed", high=2**63 - 1)
+        check_range(self, 1, "n_envs", "eval_episodes", high=10_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +113,13 @@ class OffPolicyConfig(TrainingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 0.0, "gamma", high=1.0)
-        check_range(self, 1, "batch_size", "buffer_size", "train_freq", "random_period", "n_step")
+        check_range(self, 1, "buffer_size", "train_freq", "random_period", "n_step", high=MOST_STEPS)
+        check_range(self, 0, "learning_starts", high=MOST_STEPS)
+        check_range(self, 1, "batch_size", high=1_000_000)
+        check_range(self, -1, "gradient_steps", high=1_000_000)
         check_range(self, 0.0, "comparator_alpha", high=1.0)
-        check_range(self, 0, "learning_starts")
         check_positive(self, "learning_rate")
-        if not self.hidden or min(self.hidden) < 1:
-            raise BadInput(f"hidden is {self.hidden}; expected the sizes of one or more layers")
+        _check_layers(self.hidden)
         if self.control != "none":
             self._check_control()
         if self.comparator == "centering" and self.gamma == 1:
@@ -121,6 +133,25 @@ class OffPolicyConfig(TrainingConfig):
             raise BadInput(
                 f"control {self.control} has parts {self.parts!r}; expected the default, a control has no parts"
             )
+
+
+def _check_layers(hidden: tuple[int, ...]) -> None:
+    if not 0 < len(hidden) <= 100 or min(hidden) < 1 or max(hidden) > 100_000:
+        raise BadInput(f"hidden is {str(hidden)[:80]}; expected the sizes of 1 to 100 layers, each from 1 to 100000")
+    weights = sum(size * after for size, after in itertools.pairwise(hidden))
+    if weights > MOST_WEIGHTS:
+        raise BadInput(f"hidden is {str(hidden)[:80]}: that is {weights:,} weights; expected at most {MOST_WEIGHTS:,}")
+
+
+def check_finite(config: Any) -> None:
+    """BadInput unless every number is finite, and small enough to count with."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise BadInput(f"{field.name} is {number}; expected a finite number")
+            if isinstance(number, int) and abs(number) >= 2**63:
+                raise BadInput(f"{field.name} has more than 18 digits; expected a smaller number")
 
 
 def check_range(config: Any, low: float, *names: str, high: float = float("inf")) -> None:

@@ -57,6 +57,16 @@ def clear_words_when_full(folder: Path) -> Iterator[None]:
         ) from error
 
 
+def make_folder(folder: Path) -> None:
+    """The folder and those above it, if they are not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        raise BadInput(f"the folder {folder} cannot be made: {error.strerror}") from None
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file's content at once."""
     aside = path.with_name(f"{path.name}.new")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import platform
 import time
 import warnings
@@ -23,6 +22,7 @@ from bsrs.store.files import (
     Lines,
     checksum,
     clear_words_when_full,
+    make_folder,
     write_json,
     write_sealed_json,
     write_whole,
@@ -41,7 +41,7 @@ class Run:
     ) -> None:
         self.folder, self.config = folder, config
         with clear_words_when_full(folder):
-            _make_folder(folder)
+            make_folder(folder)
             self._lock = Lock(folder / "lock", f"the run {folder}")
         with ExitStack() as opened:
             opened.callback(self._lock.release)
@@ -143,15 +143,6 @@ class Run:
         for tracker in self._trackers:
             tracker.close()
         self._lock.release()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise
-        raise BadInput(f"the folder {folder} cannot be made: {error.strerror}") from None
 
 
 def _difference(theirs: TrainingConfig, ours: TrainingConfig) -> str:

@@ -14,7 +14,7 @@ from bsrs import __version__
 from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store.files import DiskFull, read_json, write_json
+from bsrs.store.files import DiskFull, make_folder, read_json, write_json
 from bsrs.store.listing import RunStatus, run_status
 from bsrs.store.lock import Lock, is_held
 from bsrs.store.names import folder_name
@@ -69,10 +69,7 @@ def run_sweep(
 @contextmanager
 def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
     """The sweep's folder, held by this process; it remembers the names of all runs that were ever planned in it."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"the folder {root} cannot be made: {error.strerror}") from None
+    make_folder(root)
     if (root / "config.json").exists():
         raise BadInput(f"{root} is the folder of a run; expected a folder for a sweep")
     lock = Lock(root / "sweep.lock", f"the sweep {root}")
@@ -89,12 +86,16 @@ def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
 def planned_runs(root: Path) -> list[str]:
     """The names of the runs that were planned in a sweep's folder."""
     path = root / "sweep.json"
-    if not path.exists():
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
         return []
-    content = read_json(path)
     if not isinstance(content.get("format"), int) or content["format"] > FORMAT:
         raise BadInput(f"{path} has format {content.get('format')!r}; this version of bsrs reads up to {FORMAT}")
-    return list(content["runs"])
+    runs = content.get("runs")
+    if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
+        raise BadInput(f"{path} is damaged: expected the names of runs")
+    return runs
 
 
 def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: Watcher, *, retries: int = 2) -> Summary:

@@ -18,6 +18,7 @@ from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown
+from bsrs.store.files import read_bytes
 from bsrs.store.names import folder_name
 from bsrs.store.read import checkpoint_step, has_ended
 from bsrs.sweep.measure import PROCESS_BYTES, machine_bytes, replay_bytes
@@ -59,14 +60,14 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
     if name in preset_names():
         text = preset_text(name)
     elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text()
+        text = read_bytes(path).decode(errors="replace")
     elif path.suffix == ".toml":
         raise BadInput(f"there is no file {name}")
     else:
         raise unknown("sweep preset", name, preset_names())
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{name} is not TOML: {error}") from None
     return _at_scale(content, name, scale, changes)
 
@@ -82,16 +83,22 @@ def preset_text(name: str) -> str:
 
 
 def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
-    scales = content.pop("scale", {})
-    content.pop("about", None)
+    scales = _table(content, "scale", name)
     if scale and scale not in scales:
         raise unknown(f"scale of {name}", scale, scales) if scales else BadInput(f"{name} has no scales")
     if scales and not scale:
         raise BadInput(f"{name} has the scales {', '.join(scales)}: choose one with --scale")
-    own = scales.get(scale, {})
-    merged = {**content, **own}
-    merged["fields"] = {**content.get("fields", {}), **own.get("fields", {}), **changes}
+    own = _table(scales, scale, name)
+    merged = {key: value for key, value in {**content, **own}.items() if key not in ("scale", "about")}
+    merged["fields"] = {**_table(content, "fields", name), **_table(own, "fields", name), **changes}
     return from_dict(SweepConfig, merged, name)
+
+
+def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+    table = content.get(key, {})
+    if not isinstance(table, dict):
+        raise BadInput(f"{name}: {key} is {repr(table)[:40]}; expected a table")
+    return table
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bsrs.config.training import TrainingConfig
+from bsrs.errors import printable
 from bsrs.store.listing import Pulse, RunStatus, pulse
 from bsrs.store.lock import is_held
 from bsrs.store.names import folder_name
@@ -55,6 +56,7 @@ class SweepView:
         self.message(f"[{self._ended}/{self._total}] {how}")
 
     def message(self, text: str) -> None:
+        text = printable(text)
         if self._live:
             self._live.console.print(text, markup=False, highlight=False)
         else:
