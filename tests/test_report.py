@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -252,8 +253,12 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
 def test_damaged_claims_are_told(tmp_path: Path) -> None:
     write_run(tmp_path, config("CartPole-v1", 0.0, 0), [1.0])
     (tmp_path / "claims.json").write_text("[]")
-    with pytest.raises(BadInput, match=r"claims\.json is damaged"):
-        write_report(read_study([tmp_path]), tmp_path / "page.html")
+    (tmp_path / "no-picture.png").write_text("")
+    os.mkfifo(tmp_path / "pipe.png")
+    study = read_study([tmp_path])
+    assert {path.name for path in study.unreadable} == {"claims.json", "no-picture.png", "pipe.png"}
+    assert (len(study.runs), study.claims, study.figures) == (1, [], [])
+    assert "claims.json is damaged" in write_report(study, tmp_path / "page.html").read_text()
 
 
 def test_a_store_where_nothing_has_ended_still_has_a_page(tmp_path: Path) -> None:

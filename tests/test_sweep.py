@@ -168,7 +168,7 @@ def test_dry_run_prints_the_runs_and_makes_nothing(tmp_path: Path, capsys: pytes
         ("sweep dqn --env Nope-v1 --eta 0 --out x", "unknown env"),
         ("sweep dqn --env CartPole-v1 --eta zero --out x", "eta"),
         ("sweep --preset paper-pendulum --scale smoke --set gama=1", "unknown field 'gama'"),
-        ("runs nowhere", "there is no folder nowhere"),
+        ("runs nowhere", "nowhere is not a folder"),
     ],
 )
 def test_bad_input_is_one_sentence(command: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,7 +159,7 @@ def check_range(config: Any, low: float, *names: str, high: float = float("inf")
     for name in names:
         value = getattr(config, name)
         if not low <= value <= high:
-            expected = f"at least {low:g}" if high == float("inf") else f"between {low:g} and {high:g}"
+            expected = f"at least {low:g}" if value < low and high > 1 else f"between {low:g} and {high:g}"
             raise BadInput(f"{name} is {value}; expected {expected}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import struct
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
@@ -17,7 +16,7 @@ from bsrs.config.base import to_dict
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.figures.style import eta_label
 from bsrs.report.plots import COMPARISONS, METRICS, tasks
-from bsrs.report.study import Study
+from bsrs.report.study import Study, read_png
 from bsrs.stats.records import RunRecord
 
 OUTCOMES = ("failed", "diverged", "unfinished", "finished")
@@ -98,10 +97,7 @@ def _run(run: RunRecord, folder: str) -> dict[str, Any]:
 
 def _figure(path: Path) -> dict[str, Any]:
     """A PNG file as a data URL, with its caption and its width."""
-    content = path.read_bytes()
-    width = struct.unpack(">I", content[16:20])[0] if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 24 else 0
-    if not width:
-        raise BadInput(f"{path} is not a PNG picture; remove it, or make it anew")
+    content, width = read_png(path)
     captions: dict[str, str] = json.loads(_asset("captions.json"))
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
     caption = captions.get(path.stem, path.stem.replace("-", " ").replace("_", " "))

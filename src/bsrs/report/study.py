@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bsrs.errors import BadInput
 from bsrs.stats.records import RunRecord, read_runs, series_of
 from bsrs.stats.summary import Row, summary
+from bsrs.store.files import read_bytes, read_json, walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class Study:
     title: str = ""
     """Headline; by default the folders' names."""
     unreadable: Mapping[Path, str] = field(default_factory=dict)
-    """Folder of a run -> why it cannot be read."""
+    """Folder of a run, or file -> why it cannot be read."""
     claims: Sequence[Mapping[str, str]] = ()
     """The paper's claims with verdicts, as `bsrs reproduce` judges them."""
     figures: Sequence[Path] = ()
@@ -48,28 +50,55 @@ def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[s
             raise BadInput(f"{folder} holds no runs; expected folders with a config.json")
         runs += found
         unreadable |= damaged
+    claims: list[Mapping[str, str]] = []
+    figures: list[Path] = []
+    for path in _files(folders):
+        try:
+            if path.suffix == ".png":
+                read_png(path)
+                figures.append(path)
+            else:
+                claims += _claims(path)
+        except BadInput as error:
+            unreadable[path] = str(error)
     return Study(
         folders=folders,
         runs=runs,
         rows=summary(series_of(runs, group_by)),
         title=title,
         unreadable=unreadable,
-        claims=[claim for path in _files(folders, "claims.json") for claim in _claims(path)],
-        figures=[path for path in _files(folders, "*.png") if not (path.parent / "config.json").exists()],
+        claims=claims,
+        figures=figures,
         group_by=group_by,
     )
 
 
-def _files(folders: Sequence[Path], pattern: str) -> Iterator[Path]:
-    """Those in the folders and below. A link that leads out of them is not followed: a page is sent to others."""
-    for folder in folders:
-        inside = folder.resolve()
-        yield from (path for path in sorted(folder.rglob(pattern)) if path.resolve().is_relative_to(inside))
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Claims and pictures in the folders and below, but not in runs. No link is followed: a page is sent to others."""
+    for root in folders:
+        for folder, names, below in walk(root):
+            if names is None or "config.json" in names:
+                below.clear()
+            else:
+                yield from (folder / name for name in names if name == "claims.json" or name.endswith(".png"))
 
 
-def _claims(path: Path) -> list[dict[str, str]]:
-    try:
-        claims: list[dict[str, str]] = json.loads(path.read_text())["claims"]
-    except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew") from None
+def _claims(path: Path) -> list[Mapping[str, str]]:
+    claims = read_json(path).get("claims")
+    if not isinstance(claims, list) or not all(map(_is_claim, claims)):
+        raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew")
     return claims
+
+
+def _is_claim(claim: Any) -> bool:
+    texts = ("claim", "shown", "interval", "verdict", "settle")
+    return isinstance(claim, dict) and all(isinstance(claim.get(name), str) for name in texts)
+
+
+def read_png(path: Path) -> tuple[bytes, int]:
+    """A picture's bytes and its width."""
+    content = read_bytes(path)
+    width = struct.unpack(">I", content[16:20])[0] if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 24 else 0
+    if not width:
+        raise BadInput(f"{path} is not a PNG picture; remove it, or make it anew")
+    return content, width

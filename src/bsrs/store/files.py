@@ -163,6 +163,25 @@ def _finite(value: Any) -> Any:
 # Reading
 
 
+def walk(root: Path) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
+    """Each folder in `root` and below with its names, None if it cannot be read, and the folders to search next.
+
+    As `os.walk`, in order, without following links and at any depth.
+    """
+    left = [str(root)]
+    while left:
+        folder = left.pop()
+        try:
+            with os.scandir(folder) as entries:
+                inside = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        except OSError:
+            yield Path(folder), None, []
+            continue
+        folders = [name for name, is_folder in inside if is_folder]
+        yield Path(folder), [name for name, _ in inside], folders
+        left += [f"{folder}/{name}" for name in reversed(folders)]
+
+
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
     """The descriptor of a regular file, BadInput if it is something else; FileNotFoundError passes."""
     try:

@@ -6,7 +6,6 @@ no seal and are read without; model and timing may be missing from any, for many
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from bsrs.config.algorithms import config_type
 from bsrs.config.base import from_dict, identity_of
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store.files import Damaged, checksum, is_count, is_number, read_bytes, read_json, read_lines
+from bsrs.store.files import Damaged, checksum, is_count, is_number, read_bytes, read_json, read_lines, walk
 
 if TYPE_CHECKING:
     from bsrs.agents.agent import State
@@ -116,19 +115,10 @@ def run_folders(root: Path) -> Iterator[Path]:
     """The folders of runs in `root` and below, in order; no link is followed, no run's own folders are searched."""
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder; expected one that holds runs")
-    left = [str(root)]
-    while left:
-        folder = left.pop()
-        try:
-            with os.scandir(folder) as entries:
-                inside = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-        except OSError:  # whoever reads it as a run is told why
-            yield Path(folder)
-            continue
-        if _OF_A_RUN.isdisjoint(name for name, _ in inside):
-            left += [f"{folder}/{name}" for name, is_folder in reversed(inside) if is_folder]
-        else:
-            yield Path(folder)
+    for folder, names, folders in walk(root):
+        if names is None or not _OF_A_RUN.isdisjoint(names):  # who reads an unreadable one as a run is told why
+            folders.clear()
+            yield folder
 
 
 def read_config(folder: Path) -> TrainingConfig:
