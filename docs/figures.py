@@ -16,6 +16,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from bsrs.cli import main as cli
 from bsrs.cli.lab import PAGE
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
 from bsrs.report import Study, read_study, write_report
@@ -40,7 +41,14 @@ def main() -> None:
         save(adaptive_eta(), "adaptive-eta")
         save(results(study), "results")
         save(choosing_eta(study), "choosing-eta")
+    command("tabular solve --map Taxi-v4 --gamma 0.9 --plot", str(IMAGES / "values.png"))
+    command("tabular theory --map FrozenLake-v1 --gamma 0.9 --plot", str(IMAGES / "eigenvalues.png"))
     screenshots()
+
+
+def command(words: str, *more: str) -> None:
+    """One of the package's own."""
+    cli([*words.split(), *more])
 
 
 def save(figure: Figure, name: str) -> None:

@@ -9,12 +9,16 @@ import pytest
 from matplotlib.axes import Axes
 
 from bsrs import stats
+from bsrs.cli import main
 from bsrs.figures.bars import improvement, relative_advantages
+from bsrs.figures.boards import board_of
 from bsrs.figures.curves import Curve, learning_curves, sensitivity, sensitivity_inset
 from bsrs.figures.diagnostics import QUANTITIES, Trace, diagnostics
 from bsrs.figures.profiles import performance_profiles
 from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
 from bsrs.stats import Interval
+from bsrs.tabular import MDP
+from bsrs.tabular.sources import named_mdp
 
 
 def _axes() -> Axes:
@@ -109,3 +113,32 @@ def test_figures_are_saved_twice_and_the_same_each_time(tmp_path: Path) -> None:
 
     assert write("a") == write("b")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["curve.pdf", "curve.png"]
+
+
+@pytest.mark.parametrize("name", ["paper", "cliff", "FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "Taxi-v4"])
+def test_the_arrows_of_a_board_point_where_the_moves_lead(name: str) -> None:
+    mdp = MDP.from_gymnasium(name, is_slippery=False) if name.startswith("Frozen") else named_mdp(name)
+    board, moved, seen = board_of(name), 0, set()
+    for states in board.layers.values():
+        places = {int(state): place for place, state in np.ndenumerate(states) if state >= 0}
+        seen |= set(places)
+        for state, (row, column) in places.items():
+            for action, move in enumerate(board.actions):
+                if not isinstance(move, str) and mdp.termination()[state, action] == 0:
+                    (to,) = mdp.transitions[[state * mdp.n_actions + action]].indices
+                    aim = (row + move[0], column + move[1])
+                    assert places[int(to)] in {aim, (row, column), (3, 0)}  # there, against a wall, down the cliff
+                    moved += places[int(to)] == aim
+    assert seen == set(range(mdp.n_states))
+    assert moved > len(seen)
+
+
+def test_plots_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["tabular", "solve", "--map", "two-rooms", "--eta", "0.1", "anderson", "--plot", str(tmp_path / "two.png")])
+    main(["tabular", "theory", "--map", "SFG", "--seeds", "2", "--plot", str(tmp_path / "sub" / "theory.svg")])
+    assert (tmp_path / "two.png").stat().st_size > 10_000
+    assert "spectral limit" in (tmp_path / "sub" / "theory.svg").read_text()
+    for words, says in (("--plot x.txt", "cannot write the plot"), ("--map garnet:5:2:2:0 --plot x.png", "no board")):
+        with pytest.raises(SystemExit):
+            main(["tabular", "solve", *words.split()])
+        assert says in capsys.readouterr().err

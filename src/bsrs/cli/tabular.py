@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,11 +19,18 @@ from bsrs.tabular.solve import Solution, solve_many
 from bsrs.tabular.solve import solve as solve_table
 from bsrs.tabular.sources import named_mdp
 
+# Applications after which `--plot` shows the values "before": early enough for value to be on its way still.
+BEFORE = 5
+
 
 def solve(config: SolveTable) -> None:
     """Solve for each eta and print how it went, the value and the policy."""
     mdp = _mdp(config)
-    rows, solution = [], None
+    rows, solution, eta = [], None, cast(float | str, 0.0)
+    if config.plot:
+        from bsrs.figures.boards import board_of
+
+        board_of(config.map)  # says at once if there is none
     for text in config.eta or ("0",):
         eta = _number(text)
         with watch_residual(config.tol, f"{config.map}, eta {text}") as watch:
@@ -38,6 +46,8 @@ def solve(config: SolveTable) -> None:
             )
         rows.append(_solution_row(eta, solution, mdp))
     assert solution is not None
+    if config.plot:
+        _plot_solution(config, mdp, eta, solution)
     if config.json:
         extra = {"value": solution.optimal_value.tolist(), "policy": solution.policy.tolist()}
         _print_json({"map": config.map, "gamma": config.gamma, "rows": rows, **extra})
@@ -45,6 +55,17 @@ def solve(config: SolveTable) -> None:
     _print_table(f"{_title(config)}, residual below {config.tol:g}", rows)
     if mdp.n_states <= 400 and _is_map(config.map):
         print(GridMap.named(config.map).policy_text(solution.policy))
+
+
+def _plot_solution(config: SolveTable, mdp: MDP, eta: float | str, after: Solution) -> None:
+    from bsrs.figures.boards import before_and_after, board_of, save_as
+    from bsrs.figures.style import project_style
+
+    before = solve_table(mdp, config.gamma, eta=eta, tol=config.tol, max_steps=BEFORE)
+    title = f"{config.map}, γ = {config.gamma:g}, " + (f"η = {eta:g}" if isinstance(eta, float) else f"η by {eta}")
+    with project_style():
+        path = save_as(before_and_after(board_of(config.map), before, after, title=title), config.plot)
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def sweep(config: SweepTable) -> None:
@@ -91,6 +112,9 @@ def theory(config: TableTheory) -> None:
         "best_steps": best.steps,
         "plain_steps": best.plain_steps,
     }
+    if config.plot:
+        limits = {"(proven limit)": high, "(empirical limit)": empirical, "(spectral limit)": limit}
+        _plot_theory(config, tabular_theory.spectrum(chain), limits)
     rows = [
         {
             "eta": eta,
@@ -113,6 +137,15 @@ def theory(config: TableTheory) -> None:
     _print_table(_title(config), [{"what": what, "eta": value} for what, value in meanings.items()])
     if rows:
         _print_table("the etas asked for", rows)
+
+
+def _plot_theory(config: TableTheory, eigenvalues: np.ndarray, limits: dict[str, float]) -> None:
+    from bsrs.figures.boards import save_as, stability
+    from bsrs.figures.style import project_style
+
+    etas = [("", eta) for eta in config.eta] or list(limits.items())
+    with project_style():
+        print(f"wrote {save_as(stability(eigenvalues, config.gamma, etas), config.plot)}", file=sys.stderr)
 
 
 def _mdp(config: Table) -> MDP:

@@ -38,6 +38,9 @@ class SolveTable(Table):
     """Give up after so many applications of the operator."""
     threads: int = 0
     """Threads on large tables; 0 takes all cores."""
+    plot: str = ""
+    """Draw values and policy early on and at the end (of the last eta) into this file: .png, .pdf or .svg; for maps,
+    FrozenLake, CliffWalking and Taxi."""
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,5 @@ class TableTheory(Table):
     """Shape-scales to judge: contraction factor and stability."""
     seeds: int = 20
     """Random initialisations for the empirical limit."""
+    plot: str = ""
+    """Draw the eigenvalues in the region where each eta is stable into this file: .png, .pdf or .svg."""
