@@ -39,6 +39,7 @@ COMMANDS: Commands = {
     ("reproduce", "mujoco"): ("bsrs.cli.reproduce:mujoco", "TD3 on Hopper and Humanoid"),
     ("reproduce", "target-ablation"): ("bsrs.cli.reproduce:target_ablation", "potential: online or target network"),
     ("reproduce", "rescaling"): ("bsrs.cli.reproduce:rescaling", "our control: shaping or mere rescaling"),
+    ("reproduce", "anatomy"): ("bsrs.cli.reproduce:anatomy", "our own: which part of BSRS helps, and against what"),
     ("reproduce", "auto-eta"): ("bsrs.cli.reproduce:auto_eta", "our own: eta = auto against every constant"),
     ("reproduce", "calibration"): ("bsrs.cli.reproduce:calibration", "how often our own intervals and verdicts err"),
     ("reproduce", "all"): ("bsrs.cli.reproduce:everything", "all of them, and one report"),

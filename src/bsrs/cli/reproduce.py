@@ -50,6 +50,11 @@ def rescaling(arguments: ReproduceArguments) -> None:
     _reproduce("rescaling", arguments)
 
 
+def anatomy(arguments: ReproduceArguments) -> None:
+    """The parts of BSRS one by one, controls, and what else the field does."""
+    _reproduce("anatomy", arguments)
+
+
 def auto_eta(arguments: ReproduceArguments) -> None:
     """eta = auto against every constant."""
     _reproduce("auto-eta", arguments)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from bsrs.figures.style import BLACK, BLUE, GREY, VERMILION
-from bsrs.stats import Interval
+from bsrs.stats import Comparison, Interval
 from bsrs.stats.aggregates import Array
 
 LINEAR_TO, LARGEST = 1.0, 10.0
@@ -65,6 +65,21 @@ def improvement(ax: Axes, names: Sequence[str], probability: Interval) -> Axes:
     ax.set_yticks(at, names)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("probability of improvement over η = 0")
+    return ax
+
+
+def differences(ax: Axes, rows: Sequence[tuple[str, Comparison | None, str]]) -> Axes:
+    """Each row's mean difference and its interval, from the top: (name, difference, colour); none leaves a gap."""
+    for y, (_, effect, colour) in enumerate(reversed(rows)):
+        if effect is not None:
+            ends = np.array([effect.low, effect.high])
+            if np.isfinite(ends).all():
+                ax.plot(ends, [y, y], color=colour, linewidth=4, alpha=0.35, solid_capstyle="butt")
+            ax.plot(effect.mean, y, marker="o", markersize=4, color=colour)
+    ax.axvline(0, color=BLACK, linewidth=0.8, linestyle=":")
+    ax.set_yticks(range(len(rows)), [name for name, _, _ in reversed(rows)])
+    ax.set_ylim(-0.6, len(rows) - 0.4)
+    ax.grid(axis="y", visible=False)
     return ax
 
 

@@ -16,6 +16,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
+from bsrs.reproduce.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
 from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.auto_eta import draw_auto, is_wanted, judge_auto
 from bsrs.reproduce.claims import Claim, corrected, write_claims
@@ -43,6 +44,18 @@ class Experiment:
     """What the smallest scale changes in the sweep's, so that there is enough to draw."""
     is_wanted: Callable[[TrainingConfig], bool] = lambda config: True
     """Which of the sweep's runs are needed."""
+    plan: Callable[[str, Sequence[str]], list[TrainingConfig]] | None = None
+    """Its runs at a scale and on some envs, where they are more than a sweep."""
+    lengths: Callable[[Sequence[str]], dict[str, int]] | None = None
+    """With a plan: how long a run must be for a verdict, by env."""
+    table: Callable[[Sequence[Series]], list[str]] | None = None
+    """A table of its own, in Markdown."""
+
+    def configs(self, scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
+        """Its runs at a scale, on these of its envs or, if none is named, on all."""
+        if self.plan is not None:
+            return self.plan(scale, envs)
+        return [config for config in expand(self.sweep(scale, envs)) if self.is_wanted(config)]
 
     def sweep(self, scale: str, envs: Sequence[str]) -> SweepConfig:
         """At a scale, on these of its envs or, if none is named, on all."""
@@ -55,15 +68,18 @@ class Experiment:
 
     def scope(self, envs: Sequence[str]) -> Scope:
         """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
+        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
+        if self.lengths is not None:
+            return Scope(self.lengths(envs), command)
         full = read_sweep(self.preset, "paper", {})
         one_of_each = expand(dataclasses.replace(full, env=tuple(envs) or full.env, eta=full.eta[:1], seeds=1))
-        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
         where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
         return Scope({config.env: config.steps for config in one_of_each}, where)
 
     def claims(self, series: Sequence[Series]) -> list[Claim]:
         """With their verdicts, corrected for how many there are."""
-        return corrected(self.judge(series, self.scope(sorted({each.env for each in series}))))
+        found = self.judge(series, self.scope(sorted({each.env for each in series})))
+        return found if self.plan is not None else corrected(found)  # a plan's questions come in several kinds
 
 
 # Two whose episodes are short however badly they are played.
@@ -77,6 +93,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
     ),
     "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted),
+    "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),
     "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
 }
 
@@ -104,7 +121,7 @@ def reproduce(
     problems: dict[str, str] = {}
     unreadable: dict[Path, str] = {}
     if train:
-        configs = [config for config in expand(experiment.sweep(scale, envs)) if experiment.is_wanted(config)]
+        configs = experiment.configs(scale, envs)
         problems = run_sweep(configs, out, options).problems
         folders = [out / folder_name(config) for config in configs]
         runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]
@@ -121,6 +138,9 @@ def reproduce(
         figures = {**experiment.draw(series), **draw_further(name, series)}
     title = f"{name}, {scale}" if train else name
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
+    if experiment.table is not None:
+        files.append(out / f"{name}.md")
+        files[-1].write_text("\n".join(experiment.table(series)) + "\n")
     study = Study(
         folders=[out],
         runs=runs,

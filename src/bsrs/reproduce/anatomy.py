@@ -1,0 +1,312 @@
+"""Which part of BSRS helps, and against what: its parts, controls and what else the field does, on the same seeds.
+
+eta is fixed beforehand for each env, by runs on other seeds. docs/why-it-works.md has the algebra and what came out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bsrs.config.algorithms import preset
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import unknown
+from bsrs.figures.bars import differences
+from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
+from bsrs.reproduce.claims import Claim, corrected, judged
+from bsrs.reproduce.evidence import SEED, Scope, area, final, gain, means, too_small
+from bsrs.stats import Comparison, paired_difference
+from bsrs.stats.aggregates import Array
+from bsrs.stats.records import Series
+from bsrs.stats.summary import on_shared_seeds
+
+Fields = dict[str, Any]
+Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
+
+PARTS = ("c", "a", "b", "ca", "cb", "ab")
+ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
+FIRST_SEED = 200
+MANY_SEEDS = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How much is trained."""
+
+    envs: tuple[str, ...]
+    seeds: int
+    dqn: Fields
+    td3: Fields
+    etas: tuple[float, ...] = (0.5, 2.0)
+    """Further etas for BSRS to choose from, as multiples of the env's. Plain learning chooses from the controls."""
+
+
+_SHORT = {"learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
+SCALES = {
+    "smoke": Scale(("CartPole-v1",), 2, {"steps": 250, **_SHORT}, {}),
+    "laptop": Scale(
+        ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"),
+        10,
+        {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
+        {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
+    ),
+    "paper": Scale(tuple(ETAS), 10, {}, {}),
+}
+
+
+def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, Fields]:
+    """What is trained on one env, by name. The control `exact` is the cell `cb`: shaping without its part a."""
+    plain: Fields = {"eta": 0.0}
+    found: dict[str, Fields] = {"plain": plain, "BSRS": {"eta": eta}}
+    found |= {parts: {"eta": eta, "parts": parts} for parts in PARTS}
+    found |= {network: {"eta": eta, "potential_network": network} for network in ("target", "split")}
+    found |= {control: {"eta": eta, "control": control} for control in ("scaled", "learning-rate", "faster-target")}
+    found |= {f"BSRS, eta = {eta * factor:g}": {"eta": eta * factor} for factor in etas}
+    comparators = ["advantage", "persistent", "minto", "centering"]
+    comparators += ["munchausen", "popart"] if algorithm == "dqn" else []
+    found |= {name: {**plain, "comparator": name} for name in comparators}
+    found["n_step"] = {**plain, "n_step": 3}
+    found |= {name: {**plain, name: True} for name in ("double", "dueling")} if algorithm == "dqn" else {}
+    for name in [name for name in comparators if name in ("advantage", "persistent", "munchausen")]:
+        found[f"{name}, matched"] = {**plain, "comparator": name, "comparator_alpha": eta / (1 + eta)}
+    return found
+
+
+def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
+    """Every run at a scale, on these of its envs or on all."""
+    chosen = SCALES[scale]
+    for env in envs:
+        if env not in chosen.envs:
+            raise unknown("env of this experiment", env, chosen.envs)
+    seeds = range(FIRST_SEED, FIRST_SEED + chosen.seeds)
+    bases = [base for env in envs or chosen.envs for base in _bases(scale, env).values()]
+    return [dataclasses.replace(base, seed=seed) for base in bases for seed in seeds]
+
+
+def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
+    """The cells of an env as configs, at seed 0."""
+    chosen = SCALES[scale]
+    algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
+    fields = chosen.td3 if algorithm == "td3" else chosen.dqn
+    each = cells(algorithm, ETAS[env], chosen.etas)
+    return {cell: preset(algorithm, name, env=env, **fields, **own) for cell, own in each.items()}
+
+
+def lengths(envs: Sequence[str]) -> dict[str, int]:
+    """Env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
+    return {
+        env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
+        for env in envs
+    }
+
+
+def by_cell(series: Sequence[Series]) -> Found:
+    """The series that are cells of this experiment, at whatever scale they were trained."""
+    known = {
+        config: cell for scale in SCALES for env in SCALES[scale].envs for cell, config in _bases(scale, env).items()
+    }
+    found: Found = {}
+    for each in series:
+        cell = known.get(dataclasses.replace(each.config, seed=0))
+        if cell is not None:
+            found.setdefault(each.env, {})[cell] = each
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Effects.
+
+
+def effects(own: Mapping[str, Series]) -> dict[str, Comparison]:
+    """Main effects and interactions of the parts in the mean score over training; empty if a cell is missing.
+
+    The main effect of a part is the mean of the cells with it minus the mean of those without.
+    """
+    names = {"": "plain", "cab": "BSRS", **{parts: parts for parts in PARTS}}
+    if not set(names.values()) <= set(own):
+        return {}
+    scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
+    return {
+        "".join(parts): _contrast(scores, parts)
+        for size in (1, 2, 3)
+        for parts in itertools.combinations("cab", size)
+    }  # fmt: skip
+
+
+def _contrast(scores: Mapping[str, Array], parts: Sequence[str]) -> Comparison:
+    signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
+    total = sum((sign * scores[cell] for cell, sign in signs.items()), np.zeros(len(scores[""])))
+    return paired_difference(total / 4, np.zeros(len(total)), seed=SEED)
+
+
+def seeds_needed(a: Array, b: Array) -> str:
+    """How many seeds would settle a comparison, if the difference that was seen is the true one."""
+    gap = np.asarray(a) - np.asarray(b)
+    mean, spread = abs(float(gap.mean())), float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+    if mean == 0 or spread == 0:
+        return "more seeds"
+    needed = math.ceil(((1.96 + 0.84) * spread / mean) ** 2)  # 5 %, two-sided, with a power of 80 %
+    return f"about {max(needed, 6):,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Claims.
+
+AGAINST = {
+    "the target network's potential (the paper's ablation)": "target",
+    "the split potential": "split",
+    "plain learning": "plain",
+    "the scaled reward": "scaled",
+    "the exact control (Q in the place of V)": "cb",
+    "a faster target network": "faster-target",
+    "a larger learning rate": "learning-rate",
+}
+PAPERS = {
+    "advantage": "advantage learning",
+    "persistent": "persistent advantage learning",
+    "munchausen": "Munchausen",
+    "minto": "MINTO",
+    "centering": "reward centering",
+    "popart": "PopArt",
+    "n_step": "3-step returns",
+    "double": "Double DQN",
+    "dueling": "dueling heads",
+}
+
+
+def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
+    found: list[Claim] = []
+    for env, own in by_cell(series).items():
+        found += corrected([_beats(env, own, what, cell, scope) for what, cell in AGAINST.items()])
+        comparators = {name: cell for cell, name in PAPERS.items() if cell in own}
+        comparators |= {f"{name} at the same eta": f"{cell}, matched" for name, cell in comparators.items()}
+        found += corrected([_beats(env, own, what, cell, scope) for what, cell in comparators.items() if cell in own])
+        found += corrected([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
+    return found
+
+
+def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
+    text = f"{env}: BSRS beats {what}"
+    if "BSRS" not in own or cell not in own:
+        return judged(text, None, "", too_small="", command=scope.command)
+    first, second = own["BSRS"], own[cell]
+    scores = on_shared_seeds(area, first, second)
+    effect = gain(first, second, area)
+    shown = f"{scores[0].mean():.4g} against {scores[1].mean():.4g} over training"
+    small = too_small([first, second], scope)
+    return judged(text, effect, shown, too_small=small, command=(small and scope.command) or seeds_needed(*scores))
+
+
+def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
+    words = {"c": "the scaled reward", "a": "advantage learning", "b": "the mixed bootstrap"}
+    found = effects(own)
+    small = too_small(list(own.values()), scope)
+    return [
+        judged(
+            f"{env}: part {part}, {what}, helps on average over the other parts",
+            found[part], f"{found[part].mean:+.4g} over training", too_small=small, command=scope.command,
+        )
+        for part, what in words.items() if part in found
+    ]  # fmt: skip
+
+
+def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
+    """As many tries for plain learning as for eta, each chosen on other seeds than it is judged on."""
+    shaped = [cell for cell in own if cell.startswith("BSRS")]
+    plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
+    if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
+        return []
+    used = ["plain", *shaped, *plain]
+    scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
+    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
+    small = too_small([own[cell] for cell in (*shaped, *plain)], scope)
+    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each beside eta = 0"
+    effect = paired_difference(ours, theirs, seed=SEED)
+    settle = (small and scope.command) or seeds_needed(ours, theirs)
+    return [judged(f"{env}: tuned BSRS beats tuned plain learning", effect, shown, too_small=small, command=settle)]
+
+
+def held_out(scores: Array) -> Array:
+    """(tries, seeds) -> (seeds,): each seed's score by the try that is best on the other seeds."""
+    others = [int(np.delete(scores, seed, axis=1).mean(axis=1).argmax()) for seed in range(scores.shape[1])]
+    return np.asarray(scores[others, np.arange(scores.shape[1])])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Figures and the table.
+
+_GROUPS = (
+    (("BSRS", *PARTS), BLUE),
+    (("target", "split"), GREEN),
+    (("scaled", "learning-rate", "faster-target"), ORANGE),
+    (tuple(PAPERS), GREY),
+)
+
+
+def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
+    """Gains over plain learning, cell by cell; and the effects of the parts."""
+    found = by_cell(series)
+    figures = {"anatomy": _gains_figure(found)}
+    factorial = {env: effects(own) for env, own in found.items()}
+    if any(factorial.values()):
+        figures["anatomy-parts"] = _parts_figure({env: each for env, each in factorial.items() if each})
+    return figures
+
+
+def _gains_figure(found: Found) -> Figure:
+    cells_shown = [cell for group, _ in _GROUPS for cell in group if any(cell in own for own in found.values())]
+    figure, axes = new_figure(
+        1.6 + 2.7 * len(found), 1.0 + 0.21 * len(cells_shown), 1, len(found), squeeze=False, sharey=True
+    )
+    colours = {cell: colour for group, colour in _GROUPS for cell in group}
+    names = {**PAPERS, "cb": "cb (control: exact)", "BSRS": "BSRS (cab)", "target": "BSRS, target network"}
+    for ax, (env, own) in zip(axes[0], found.items(), strict=True):
+        gains = {cell: gain(own[cell], own["plain"], area) for cell in cells_shown if cell in own and "plain" in own}
+        rows = [(names.get(cell, cell), gains.get(cell), colours[cell]) for cell in cells_shown]
+        differences(ax, rows)
+        ax.set_title(f"{env}, η = {ETAS[env]:g}", loc="left")
+        ax.set_xlabel("mean score over training,\ngain over plain")
+    return figure
+
+
+def _parts_figure(found: Mapping[str, Mapping[str, Comparison]]) -> Figure:
+    figure, axes = new_figure(1.2 + 2.4 * len(found), 2.2, 1, len(found), squeeze=False, sharey=True)
+    for ax, (env, each) in zip(axes[0], found.items(), strict=True):
+        rows = [(name if len(name) == 1 else " × ".join(name), effect, BLUE if len(name) == 1 else VERMILION)
+                for name, effect in each.items()]  # fmt: skip
+        differences(ax, rows)
+        ax.set_title(env, loc="left")
+        ax.set_xlabel("effect on the mean score\nover training")
+    return figure
+
+
+def anatomy_table(series: Sequence[Series]) -> list[str]:
+    """Every cell as a row of a Markdown table."""
+    lines = [
+        "| env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for env, own in by_cell(series).items():
+        for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
+            each, plain = own[cell], own.get("plain")
+            effect = None if plain is None or cell == "plain" else gain(each, plain, area)
+            over, end = (means([each], value) for value in (area, final))
+            gained = "" if effect is None else f"{effect}"
+            p = "" if effect is None else f"{effect.p:.2g}"
+            row = [env, PAPERS.get(cell, cell), f"{len(each.seeds)}", f"{each.diverged or ''}",
+                   f"{over.estimate[0]:.4g} [{over.low[0]:.4g}, {over.high[0]:.4g}]", gained, p,
+                   f"{end.estimate[0]:.4g}"]  # fmt: skip
+            lines.append(f"| {' | '.join(row)} |")
+    return lines
+
+
+def own_algorithm(own: Mapping[str, Series]) -> str:
+    """Of the series of one env."""
+    return next(iter(own.values())).config.algorithm

@@ -1,0 +1,102 @@
+"""From the runs of `bsrs reproduce anatomy` to effects, verdicts, figures and the table: on made-up curves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsrs.errors import BadInput
+from bsrs.reproduce.anatomy import SCALES, cells, effects, held_out, judge_anatomy, plan, seeds_needed
+from bsrs.reproduce.anatomy import by_cell as found_cells
+from bsrs.reproduce.experiments import EXPERIMENTS
+from bsrs.stats.records import Series, read_runs, series_of
+from run_folders import write_run
+
+WORTH = {"c": 10.0, "a": -4.0, "b": 2.0}
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
+    """CartPole, ten seeds: the parts add up, c and b together give 6 more, comparators give nothing."""
+    root = tmp_path_factory.mktemp("anatomy")
+    for config in plan("laptop", ("CartPole-v1",)):
+        shaped = config.eta == 1.0 and config.control == "none" and config.potential_network == "online"
+        kept = config.parts if shaped else ""
+        level = sum(WORTH[part] for part in kept) + 6.0 * ("c" in kept and "b" in kept)
+        noise = np.random.default_rng(config.seed).normal() * 5
+        noise += np.random.default_rng([config.seed, len(kept)]).normal() * 0.1
+        write_run(root, config, [50.0 + level + noise] * 8)
+    return series_of(read_runs(root)[0])
+
+
+def test_every_cell_is_found_again(series: list[Series]) -> None:
+    own = found_cells(series)["CartPole-v1"]
+    assert set(own) == set(cells("dqn", 1.0, SCALES["laptop"].etas))
+    assert all(len(each.seeds) == 10 for each in own.values())
+
+
+def test_the_effects_are_those_that_were_put_in(series: list[Series]) -> None:
+    found = effects(found_cells(series)["CartPole-v1"])
+    expected = {"c": 13.0, "a": -4.0, "b": 5.0, "ca": 0.0, "cb": 3.0, "ab": 0.0, "cab": 0.0}
+    for parts, effect in expected.items():
+        assert found[parts].mean == pytest.approx(effect, abs=0.3)
+        assert found[parts].low < effect < found[parts].high
+
+
+def test_verdicts(series: list[Series]) -> None:
+    claims = {claim.claim: claim for claim in EXPERIMENTS["anatomy"].claims(series)}
+
+    def verdict(text: str) -> str:
+        return claims[f"CartPole-v1: {text}"].verdict
+
+    assert verdict("BSRS beats plain learning") == "holds"
+    assert verdict("BSRS beats MINTO") == "holds"
+    assert verdict("BSRS beats the exact control (Q in the place of V)") == "does not hold"
+    assert verdict("part c, the scaled reward, helps on average over the other parts") == "holds"
+    assert verdict("part a, advantage learning, helps on average over the other parts") == "does not hold"
+    assert verdict("tuned BSRS beats tuned plain learning") == "holds"
+
+
+def test_runs_that_are_too_short_or_missing_are_inconclusive(series: list[Series]) -> None:
+    scope = replace(EXPERIMENTS["anatomy"].scope(["CartPole-v1"]), steps={"CartPole-v1": 30_000})
+    assert {claim.verdict for claim in judge_anatomy(series, scope)} == {"inconclusive"}
+    two = [each for each in series if each.config.comparator == "none" and each.config.parts in ("cab", "c")]
+    assert {c.verdict for c in EXPERIMENTS["anatomy"].claims(two)} >= {"inconclusive"}
+
+
+def test_figures_and_table(series: list[Series], tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["anatomy"]
+    figures = experiment.draw(series)
+    assert set(figures) == {"anatomy", "anatomy-parts"}
+    assert "BSRS (cab)" in [label.get_text() for label in figures["anatomy"].axes[0].get_yticklabels()]
+    assert experiment.table is not None
+    lines = experiment.table(series)
+    assert len(lines) == 2 + len(cells("dqn", 1.0, SCALES["laptop"].etas))
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+
+
+def test_a_try_is_chosen_without_the_seed_that_judges_it() -> None:
+    scores = np.array([[9.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    np.testing.assert_array_equal(held_out(scores), [1.0, 0.0, 0.0])
+
+
+def test_how_many_seeds_would_settle_it() -> None:
+    rng = np.random.default_rng(0)
+    gap = rng.normal(size=4_000)
+    gap = (gap - gap.mean()) / gap.std()
+    assert seeds_needed(gap + 0.5, np.zeros(4_000)) == "about 32 seeds"  # (2.8 / 0.5)^2
+    assert seeds_needed(gap + 0.01, np.zeros(4_000)) == "more than 1,000 seeds"
+    assert seeds_needed(gap + 9.0, np.zeros(4_000)) == "about 6 seeds"
+
+
+def test_scales() -> None:
+    assert {config.env for config in plan("laptop", ())} == {"CartPole-v1", "Acrobot-v1", "Pendulum-v1"}
+    assert {config.env for config in plan("paper", ("LunarLander-v3",))} == {"LunarLander-v3"}
+    with pytest.raises(BadInput, match="env of this experiment"):
+        plan("laptop", ("LunarLander-v3",))
+    for scale in SCALES:
+        configs = plan(scale, ())
+        assert len(set(configs)) == len(configs)
