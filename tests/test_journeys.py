@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -410,3 +411,61 @@ def test_an_env_that_breaks_its_word_is_named():
 
     with pytest.raises(EnvFault, match=r"Liar.* gave an observation of shape \(3,\); its space is Box"):
         make(env_name(lambda: Liar(Box(-1, 1, (2,)))), 1, 0, training=True).reset()
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The command line.
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("train dqn --env CartPole-v1 --etaa 1", "unknown flag --etaa: did you mean --eta?"),
+        ("train dqn --env CartPole-v1 --max-step 5", "unknown flag --max-step: did you mean --max-steps?"),
+        ("runs . --colour red", "unknown flag --colour: bsrs runs --help lists all"),
+        ("train dqn", "Missing from bsrs train dqn: --env"),
+        ("train dqn --env CartPole-v1 --steps many", "Error parsing --steps: expected INT, not ['many']"),
+        ("train dqn --env CartPole-v1 --potential none", "invalid choice 'none' for argument '--potential'"),
+        ("train dqn --env CartPole-v1 5", "'5' is one word too many for bsrs train dqn"),
+    ],
+)
+def test_unknown_flags_and_wrong_values_are_one_sentence(words, says, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"bsrs: {says}")
+    assert said.count("\n") == 1
+
+
+def test_the_shell_completes_commands_flags_and_values(capsys, tmp_path):
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+
+    def complete(*words: str) -> list[str]:
+        code = f'source "{tmp_path}/script"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _bsrs; echo "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", code, "-", *words], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert complete("bsrs", "tr") == ["train"]
+    assert complete("bsrs", "train", "") == ["dqn", "sac", "td3", "--help"]
+    assert "--target-update-interval" in complete("bsrs", "train", "dqn", "--tar")
+    assert complete("bsrs", "train", "td3", "--env", "Pendulum-v1", "--potential", "") == [
+        "policy", "replay", "static", "random",
+    ]  # fmt: skip
+    assert {"dqn", "--dry-run"} <= set(complete("bsrs", "sweep", ""))
+    assert complete("bsrs", "export", "run", "--format", "t") == ["torchscript"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_ends_at_the_end(capsys, monkeypatch, tmp_path, terminal):
+    """Also where the last record comes before the last step, and with the final score."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    flags = "--steps 250 --log-every 100 --eval-every 0 --eval-episodes 1 --threads 1 --out"
+    main(["train", "dqn", "--env", "CartPole-v1", *flags.split(), str(tmp_path / "run")])
+    last = [line for line in capsys.readouterr().err.splitlines() if "250" in line][-1]
+    assert ("250/250" if terminal else "step 250 of 250") in last
+    assert "score" in last
+    assert "left" not in last

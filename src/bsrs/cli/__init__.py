@@ -29,6 +29,7 @@ COMMANDS: Commands = {
     ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
     ("play",): ("bsrs.cli.play:play", "watch a trained run, or record a video of it"),
     ("export",): ("bsrs.cli.export:export", "write a trained policy as an ONNX or TorchScript file"),
+    ("completion",): ("bsrs.cli.completion:completion", "completion of commands and flags for bash or zsh"),
     ("tabular", "solve"): ("bsrs.cli.tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),
@@ -134,14 +135,22 @@ def _print_help(table: Commands, group: str = "") -> None:
 
 
 def _run(name: tuple[str, ...], target: str, description: str, words: list[str]) -> None:
-    module, _, function_name = target.partition(":")
-    function: Callable[[Any], Any] = getattr(importlib.import_module(module), function_name)
-    arguments_type, call = function(name[1]) if function_name == "command" else (_argument(function), function)
-    import tyro  # after the module, which may fail quicker
+    arguments_type, call = _command(name, target)
+    from bsrs.cli.parse import parse  # after the command's module, which may fail quicker
 
-    call(tyro.cli(arguments_type, args=words, prog=f"bsrs {' '.join(name)}", description=description))
+    call(parse(arguments_type, words, f"bsrs {' '.join(name)}", description))
 
 
-def _argument(function: Callable[..., Any]) -> Any:
+def arguments_of(name: tuple[str, ...]) -> Any:
     """The dataclass that a command takes."""
-    return next(hint for name, hint in typing.get_type_hints(function).items() if name != "return")
+    return _command(name, commands()[name][0])[0]
+
+
+def _command(name: tuple[str, ...], target: str) -> tuple[Any, Callable[[Any], Any]]:
+    """A command's dataclass and its function."""
+    module, _, function_name = target.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), function_name)
+    if function_name == "command":
+        arguments_type, call = function(name[1])
+        return arguments_type, call
+    return next(hint for name, hint in typing.get_type_hints(function).items() if name != "return"), function
