@@ -288,7 +288,7 @@ def test_intervals_and_verdicts_hold_their_level() -> None:
     """Few draws here; `bsrs reproduce calibration` has many."""
     from bsrs.reproduce.calibration import calibrate
 
-    draws = 120
+    draws = 80
     rows = calibrate(draws, (6, 10, 20), effect=False)
     for row in rows:
         coverage = 0.88 if row.distribution == "lognormal" else 0.92

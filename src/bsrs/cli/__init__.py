@@ -26,6 +26,7 @@ COMMANDS: Commands = {
     ("sweep",): ("bsrs.cli.sweep:preset", "train the runs of a sweep preset or a TOML file; repeat it to continue"),
     ("presets",): ("bsrs.cli.presets:presets", "list the presets, or print the settings of one"),
     ("runs",): ("bsrs.cli.runs:runs", "list the runs below a folder, or query them with DuckDB"),
+    ("recommend",): ("bsrs.cli.recommend:recommend", "which eta to use, and how sure that is"),
     ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
     ("play",): ("bsrs.cli.play:play", "watch a trained run, or record a video of it"),
     ("export",): ("bsrs.cli.export:export", "write a trained policy as an ONNX or TorchScript file"),

@@ -105,8 +105,22 @@ def _carry_out(sweep: SweepConfig, arguments: HowToSweep, otherwise: Path) -> No
     print(f"{out}: {_told(summary, len(configs))}")
     for name, why in summary.problems.items():
         print(printable(f"  {name}: {why}"))
+    _print_answer(configs, out)
     if summary.problems:
         raise SystemExit(1)
+
+
+def _print_answer(configs: Sequence[TrainingConfig], out: Path) -> None:
+    """Which eta these runs speak for, where there was a choice. Exact tables need no statistics."""
+    if configs[0].algorithm == "tabular" or len({config.eta for config in configs}) < 2:
+        return
+    from bsrs.cli.recommend import print_recommendations
+    from bsrs.stats.recommend import recommend
+    from bsrs.stats.records import read_runs, series_of
+    from bsrs.store.names import folder_name
+
+    planned = {folder_name(config) for config in configs}
+    print_recommendations(recommend(series_of([run for run in read_runs(out)[0] if run.folder.name in planned])))
 
 
 def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOptions) -> None:

@@ -15,8 +15,9 @@ import bsrs
 from bsrs.config.base import to_dict
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.figures.style import eta_label
-from bsrs.report.plots import COMPARISONS, METRICS, tasks
+from bsrs.report.plots import COMPARISONS, METRICS, task_names, tasks
 from bsrs.report.study import Study, read_png
+from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord
 
 OUTCOMES = ("failed", "diverged", "unfinished", "finished")
@@ -32,7 +33,7 @@ def write_report(study: Study, out: Path) -> Path:
         command=_command(study, out),
         facts=_facts(study),
         tasks=shown,
-        findings=[],
+        findings=_findings(study),
         claims=study.claims,
         figures=[_figure(path) for path in study.figures],
         group_by=study.group_by,
@@ -48,6 +49,20 @@ def write_report(study: Study, out: Path) -> Path:
     except OSError as error:
         raise BadInput(f"{out} cannot be written: {error.strerror}") from None
     return out
+
+
+def _findings(study: Study) -> list[dict[str, str]]:
+    """What to do, in a sentence for each task and variant: where shaping helps comes first."""
+    found = recommend([row.series for row in study.rows])
+    names = task_names(study.rows)
+    return [
+        {
+            "kind": "helps" if each.helps else "unsure",
+            "task": names[each.task] + (f" · {each.variant}" if each.variant else ""),
+            "sentence": each.sentence.replace("eta = ", "η = "),
+        }
+        for each in sorted(found, key=lambda each: not each.helps)
+    ]
 
 
 def _command(study: Study, out: Path) -> str:

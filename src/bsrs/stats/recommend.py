@@ -1,0 +1,116 @@
+"""Which eta to use: the answer of a sweep in one sentence, with how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from bsrs.stats.aggregates import Array
+from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL, Comparison, best_of
+from bsrs.stats.curves import area_under_curve
+from bsrs.stats.records import Series, Task
+from bsrs.stats.summary import baseline_of, floor_of, on_shared_seeds
+
+WORTH = 0.1  # a gain that one would not like to miss, as a share of what eta = 0 gained
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """For one algorithm on one env."""
+
+    task: Task
+    variant: str
+    """The settings besides eta, where the sweep has several."""
+    eta: float | str
+    """To use: 0 unless another is shown to be better."""
+    sentence: str
+    gain: Comparison | None = None
+    """Of the best eta over eta = 0, in the mean score over training; None where there is nothing to compare."""
+    best: float | str | None = None
+    """The eta that `gain` is about."""
+    more_seeds: int | None = None
+    """Seeds to add, to find a gain of 10 % four times out of five; None if that is not to be estimated."""
+
+    @property
+    def helps(self) -> bool:
+        """Whether an eta other than 0 is recommended."""
+        return self.eta != 0.0
+
+
+def recommend(series: Sequence[Series]) -> list[Recommendation]:
+    """One for each task and variant in which more than eta = 0 was run, by the mean score over training."""
+    found = []
+    for task, variant in dict.fromkeys((each.task, each.variant) for each in series):
+        candidates = [s for s in series if (s.task, s.variant) == (task, variant) and s.eta != 0.0]
+        if candidates:
+            found.append(_recommend(candidates, series))
+    return found
+
+
+def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Recommendation:
+    task, variant = candidates[0].task, candidates[0].variant
+    baseline = baseline_of(candidates[0], everything)
+    if baseline is None:
+        return Recommendation(task, variant, 0.0, "eta = 0 was not run: without it nothing shows whether shaping helps")
+    candidates = _with_seeds(candidates, baseline)
+    *each, zero = on_shared_seeds(_area, *candidates, baseline)
+    if not candidates or len(zero) < 2:
+        words = "every eta needs the same seeds, at least 2, and 6 for a verdict: keep 0 until then"
+        return Recommendation(task, variant, 0.0, words)
+    best = best_of(np.stack(each), zero)
+    eta, gain = candidates[best.chosen].eta, best.gain
+    label = f"{eta:g}" if isinstance(eta, float | int) else eta
+    over = f"{gain} over eta = 0 on held-out seeds in the mean score over training, {gain.n} seeds"
+    if gain.verdict == "holds":
+        sentence = f"use eta = {label}: {over}"
+        return Recommendation(task, variant, eta, sentence, gain, eta)
+    more = _more_seeds(np.stack(each) - zero, abs(float(zero.mean()) - floor_of(task, everything)))
+    if gain.verdict == "does not hold":
+        sentence = f"keep eta = 0: even the best of the others, {label}, is worse: {over}"
+    elif gain.n < FEWEST_SEEDS:
+        few = f"{gain.n} of at least {FEWEST_SEEDS}"
+        sentence = f"too few seeds to tell whether any eta helps here ({few}): keep 0; {_told(more)}"
+    else:
+        sentence = f"no evidence that any eta helps here: keep 0 (eta = {label}: {over}); {_told(more)}"
+    return Recommendation(task, variant, 0.0, sentence, gain, eta, more)
+
+
+def _area(series: Series) -> Array:
+    return area_under_curve(series.steps, series.curves)
+
+
+def _with_seeds(candidates: Sequence[Series], baseline: Series) -> list[Series]:
+    """Those that can be tested; if none can, those with a comparison at all. A single run of one eta must not take the
+    seeds from the others."""
+
+    def shared(least: int) -> list[Series]:
+        return [each for each in candidates if len(set(each.seeds) & set(baseline.seeds)) >= least]
+
+    return shared(FEWEST_SEEDS) or shared(2)
+
+
+def _more_seeds(differences: Array, scale: float) -> int | None:
+    """How many seeds a gain of 10 % needs to be found four times out of five, less those that are there.
+
+    differences: (candidates, seeds). The usual sample size of a paired t test, at the level that the choice leaves.
+    """
+    from scipy.stats import norm
+
+    spread = float(np.median(differences.std(axis=1, ddof=1)))
+    if scale <= 0 or not np.isfinite(scale):
+        return None
+    level = norm.ppf(1 - LEVEL / 2 / len(differences))
+    needed = ((level + norm.ppf(POWER)) * spread / (WORTH * scale)) ** 2 + level**2 / 2
+    return max(FEWEST_SEEDS, ceil(float(needed)), differences.shape[1]) - differences.shape[1]
+
+
+def _told(more: int | None) -> str:
+    if more is None:
+        return f"a verdict needs at least {FEWEST_SEEDS} seeds"
+    if not more:
+        return "a gain of 10 % would probably have shown"
+    return f"{more:,} more seed{'s' * (more > 1)} would show a gain of 10 %"
