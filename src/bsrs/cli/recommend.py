@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from bsrs.errors import BadInput, printable
+
 if TYPE_CHECKING:
     from bsrs.stats.recommend import Recommendation
 
@@ -26,7 +28,6 @@ class RecommendArguments:
 
 def recommend(arguments: RecommendArguments) -> None:
     """A sentence for each algorithm and env."""
-    from bsrs.errors import BadInput
     from bsrs.stats.recommend import recommend as recommend_eta
     from bsrs.stats.records import read_runs, series_of
 
@@ -44,7 +45,7 @@ def print_recommendations(found: Sequence[Recommendation]) -> None:
     """Each behind the name of its task."""
     for each in found:
         variant = f" ({each.variant})" if each.variant else ""
-        print(f"{each.task.env} · {each.task.algorithm}{variant}: {each.sentence}")
+        print(printable(f"{each.task.env} · {each.task.algorithm}{variant}: {each.sentence}"))
 
 
 def _record(each: Recommendation) -> dict[str, object]:

@@ -105,7 +105,8 @@ def _more_seeds(differences: Array, scale: float) -> int | None:
         return None
     level = norm.ppf(1 - LEVEL / 2 / len(differences))
     needed = ((level + norm.ppf(POWER)) * spread / (WORTH * scale)) ** 2 + level**2 / 2
-    return max(FEWEST_SEEDS, ceil(float(needed)), differences.shape[1]) - differences.shape[1]
+    seeds: int = differences.shape[1]
+    return max(FEWEST_SEEDS, ceil(float(needed)), seeds) - seeds
 
 
 def _told(more: int | None) -> str:
