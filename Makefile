@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format docs clean
+.PHONY: demo test check attack format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/bsrs demo --out demo
@@ -17,6 +17,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The long form of tests/test_attack.py: about half an hour of one core.
+attack: $(VENV)/.dev
+	$(BIN)/python tests/attack/run.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
