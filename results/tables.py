@@ -5,7 +5,7 @@ Nothing is trained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +32,35 @@ EXPERIMENT_RUNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+# Folders whose tables are in a README.md of their own.
+OWN_PAGES = ("anatomy",)
+
+
 def main() -> None:
-    text = README.read_text()
-    for name, lines in {"claims": claims_table(), "runs": runs_table()}.items():
-        begin, end = f"<!-- {name}: made by tables.py -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        assert rest, f"README.md has no place for the table of {name}"
-        text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
-    README.write_text(text)
+    fill(README, {"claims": claims_table([*judge_theory(), *experiment_claims()]), "runs": runs_table()})
+    for folder in OWN_PAGES:
+        experiment, found = EXPERIMENTS[folder], records(folder)
+        table = experiment.table(found) if experiment.table else []
+        fill(HERE / folder / "README.md", {"claims": claims_table(experiment.claims(found)), "cells": table})
     draw()
 
 
-def claims_table() -> Iterator[str]:
-    yield "| the paper's claim | what was seen here | 95 % interval | verdict |"
+def fill(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
+    """Put each table in its place on the page."""
+    text = page.read_text()
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name}: made by tables.py -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        assert rest, f"{page} has no place for the table of {name}"
+        text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+    page.write_text(text)
+
+
+def claims_table(claims: Sequence[Claim]) -> Iterator[str]:
+    yield "| the claim | what was seen here | 95 % interval | verdict |"
     yield "|---|---|---|---|"
-    for claim in [*judge_theory(), *experiment_claims()]:
-        needs = f"; needs {claim.settle}" if claim.settle else ""
+    for claim in claims:
+        needs = f"; needs {claim.settle}" if claim.settle and claim.verdict == "inconclusive" else ""
         yield f"| {claim.claim} | {claim.shown} | {claim.interval} | **{claim.verdict}**{needs} |"
 
 
@@ -60,7 +73,7 @@ def experiment_claims() -> Iterator[Claim]:
 def runs_table() -> Iterator[str]:
     yield "| env | algorithm | eta | seeds | steps | mean score over training | against eta = 0 | score at the end |"
     yield "|---|---|---|---|---|---|---|---|"
-    for folder in folders():
+    for folder in sorted(set(folders()) - set(OWN_PAGES)):
         found = records(folder)
         for each in sorted(found, key=lambda one: (one.env, one.variant, float(one.eta))):
             zero = baseline_of(each, found)
@@ -90,7 +103,9 @@ def draw() -> None:
         for name, (folder, belongs) in EXPERIMENT_RUNS.items():
             if found := records(folder, belongs):
                 save(folder, EXPERIMENTS[name].draw(found))
-        for folder in set(folders()) - {"pong", *(folder for folder, _ in EXPERIMENT_RUNS.values())}:
+        for folder in OWN_PAGES:
+            save(folder, EXPERIMENTS[folder].draw(records(folder)))
+        for folder in set(folders()) - {"pong", *OWN_PAGES, *(folder for folder, _ in EXPERIMENT_RUNS.values())}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
 

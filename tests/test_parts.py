@@ -66,6 +66,12 @@ def test_without_parts_or_eta_learning_is_plain_bit_for_bit(kind: str, fields: d
     assert_same(weights(plain), weights(other))
 
 
+@pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])
+def test_the_split_potential_is_shaping_without_the_mixed_bootstrap(kind: str) -> None:
+    split = after(kind, {"eta": 2.0, "potential_network": "split"})
+    assert_same(split, after(kind, {"eta": 2.0, "parts": "ca"}), atol=2e-5)
+
+
 def test_each_part_by_hand() -> None:
     """On one batch: the target that DQN takes for each subset of the parts."""
     eta, gamma = 2.0, 0.99
