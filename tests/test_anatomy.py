@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from bsrs.errors import BadInput
-from bsrs.reproduce.anatomy import SCALES, cells, effects, held_out, judge_anatomy, plan, seeds_needed
+from bsrs.reproduce.anatomy import (
+    SCALES,
+    against_nothing,
+    cells,
+    contrasts,
+    held_out,
+    judge_anatomy,
+    plan,
+    seeds_needed,
+)
 from bsrs.reproduce.anatomy import by_cell as found_cells
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.stats.records import Series, read_runs, series_of
@@ -39,7 +48,8 @@ def test_every_cell_is_found_again(series: list[Series]) -> None:
 
 
 def test_the_effects_are_those_that_were_put_in(series: list[Series]) -> None:
-    found = effects(found_cells(series)["CartPole-v1"])
+    each = contrasts(found_cells(series)["CartPole-v1"])
+    found = {parts: against_nothing(values) for parts, values in each.items()}
     expected = {"c": 13.0, "a": -4.0, "b": 5.0, "ca": 0.0, "cb": 3.0, "ab": 0.0, "cab": 0.0}
     for parts, effect in expected.items():
         assert found[parts].mean == pytest.approx(effect, abs=0.3)

@@ -123,8 +123,8 @@ def by_cell(series: Sequence[Series]) -> Found:
 # Effects.
 
 
-def effects(own: Mapping[str, Series]) -> dict[str, Comparison]:
-    """Main effects and interactions of the parts in the mean score over training; empty if a cell is missing.
+def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
+    """Main effects and interactions of the parts in each seed's mean score over training; empty if a cell is missing.
 
     The main effect of a part is the mean of the cells with it minus the mean of those without.
     """
@@ -132,17 +132,17 @@ def effects(own: Mapping[str, Series]) -> dict[str, Comparison]:
     if not set(names.values()) <= set(own):
         return {}
     scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
-    return {
-        "".join(parts): _contrast(scores, parts)
-        for size in (1, 2, 3)
-        for parts in itertools.combinations("cab", size)
-    }  # fmt: skip
+
+    def contrast(parts: Sequence[str]) -> Array:
+        signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
+        return np.asarray(np.sum([sign * scores[cell] for cell, sign in signs.items()], axis=0) / 4)
+
+    return {"".join(parts): contrast(parts) for size in (1, 2, 3) for parts in itertools.combinations("cab", size)}
 
 
-def _contrast(scores: Mapping[str, Array], parts: Sequence[str]) -> Comparison:
-    signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
-    total = sum((sign * scores[cell] for cell, sign in signs.items()), np.zeros(len(scores[""])))
-    return paired_difference(total / 4, np.zeros(len(total)), seed=SEED)
+def against_nothing(values: Array) -> Comparison:
+    """The mean over seeds, against zero."""
+    return paired_difference(values, np.zeros(len(values)), seed=SEED)
 
 
 def seeds_needed(a: Array, b: Array) -> str:
@@ -206,15 +206,14 @@ def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Sco
 
 def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
     words = {"c": "the scaled reward", "a": "advantage learning", "b": "the mixed bootstrap"}
-    found = effects(own)
     small = too_small(list(own.values()), scope)
-    return [
-        judged(
-            f"{env}: part {part}, {what}, helps on average over the other parts",
-            found[part], f"{found[part].mean:+.4g} over training", too_small=small, command=scope.command,
-        )
-        for part, what in words.items() if part in found
-    ]  # fmt: skip
+    found = []
+    for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
+        text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
+        settle = (small and scope.command) or seeds_needed(values, np.zeros(len(values)))
+        shown = f"{values.mean():+.4g} over training"
+        found.append(judged(text, against_nothing(values), shown, too_small=small, command=settle))
+    return found
 
 
 def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
@@ -254,7 +253,9 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
     """Gains over plain learning, cell by cell; and the effects of the parts."""
     found = by_cell(series)
     figures = {"anatomy": _gains_figure(found)}
-    factorial = {env: effects(own) for env, own in found.items()}
+    factorial = {
+        env: {name: against_nothing(values) for name, values in contrasts(own).items()} for env, own in found.items()
+    }
     if any(factorial.values()):
         figures["anatomy-parts"] = _parts_figure({env: each for env, each in factorial.items() if each})
     return figures

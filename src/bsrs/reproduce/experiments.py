@@ -68,12 +68,12 @@ class Experiment:
 
     def scope(self, envs: Sequence[str]) -> Scope:
         """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
-        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale paper"
+        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale"
         if self.lengths is not None:
-            return Scope(self.lengths(envs), command)
+            return Scope(self.lengths(envs), f"{command} laptop")
         full = read_sweep(self.preset, "paper", {})
         one_of_each = expand(dataclasses.replace(full, env=tuple(envs) or full.env, eta=full.eta[:1], seeds=1))
-        where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
+        where = f"a GPU cluster: {command} paper --executor slurm" if self.cluster else f"{command} paper"
         return Scope({config.env: config.steps for config in one_of_each}, where)
 
     def claims(self, series: Sequence[Series]) -> list[Claim]:
