@@ -41,10 +41,8 @@ def made(kind: str, *fields: dict[str, Any]) -> Any:
     return dqn(*fields) if kind == "dqn" else critic(kind, *fields)
 
 
-def _with_target_behind(agent: Any, target: torch.nn.Module) -> Any:
-    with torch.no_grad():
-        for weight in target.parameters():
-            weight.mul_(0.7)
+def _with_target_behind(agent: Any, target: Any) -> Any:
+    target.weights.numbers.mul_(0.7)
     return agent
 
 

@@ -138,12 +138,12 @@ def test_loaded_agents_have_all_their_networks(trained, name):
     first, second = load(trained, name).agent, load(trained, name).agent
     untrained = make_agent([load(trained, name).config])
     for network in ("online",) if name == "dqn" else ("actor", "critics"):
-        ours, theirs, fresh = (list(getattr(agent, network).parameters()) for agent in (first, second, untrained))
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-        assert not all(torch.equal(a, b) for a, b in zip(ours, fresh, strict=True))
+        ours, theirs, fresh = (getattr(agent, network).weights.numbers for agent in (first, second, untrained))
+        assert torch.equal(ours, theirs)
+        assert not torch.equal(ours, fresh)
         target = getattr(first, "target" if name == "dqn" else f"target_{network}", None)
         if target is not None:
-            assert all(torch.equal(a, b) for a, b in zip(ours, target.parameters(), strict=True))
+            assert torch.equal(ours, target.weights.numbers)
 
 
 @pytest.mark.parametrize("name", ["dqn", "td3"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
 
 from bsrs.agents.adam import Adam
-from bsrs.agents.members import adam_state, load_adam_state, load_network_state, network_state
 from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP, mlp, record
+from bsrs.agents.networks import StackedMLP, mlp
+from bsrs.agents.stack import Stack
 
 
 def generators(*seeds: int) -> list[torch.Generator]:
@@ -23,93 +25,112 @@ def ordinary(stack: StackedMLP, member: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
+def by_name(network: StackedMLP | PatchConv, numbers: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {name: network.weights.view(name, numbers) for name in network.weights.names}
+
+
+@pytest.fixture
+def double_precision() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("outputs", [1, 4])
-@pytest.mark.parametrize("grad", [False, True])
-def test_values_and_gradients_are_those_of_ordinary_networks(members: int, outputs: int, grad: bool) -> None:
+@pytest.mark.parametrize("outputs", [1, 4, 20])
+@torch.no_grad()
+def test_values_and_gradients_are_those_of_ordinary_networks(members: int, outputs: int) -> None:
+    """In 32 bits, against `torch.nn` layers and autograd."""
     stack = StackedMLP((5, 16, 8, outputs), generators(*range(members)))
     x = torch.randn(members, 7, 5, generator=generators(9)[0])
-    grad_output = torch.randn(members, 7, outputs, generator=generators(8)[0])
-    x.requires_grad_(grad)
-    if grad:
-        y = stack(x)
-        grad_input, *of_parameters = torch.autograd.grad(y, [x, *stack.parameters()], grad_output)
-    else:
-        with torch.inference_mode():
-            tape = record(x, stack.layers)
-            y, grad_input, of_parameters = tape.output, tape.input_gradient(grad_output), tape.gradients(grad_output)
+    grad_output = torch.randn(members, 7, outputs, generator=generators(8)[0]) / 7  # as the mean over a batch makes it
+    tape = stack.record(x)
+    grad_input, (numbers,) = tape.input_gradient(grad_output), tape.gradients(grad_output)
+    gradients = list(by_name(stack, numbers).values())
     for member in range(members):
         network = ordinary(stack, member)
-        x_one = x.detach()[member].clone().requires_grad_()
-        y_one = network(x_one)
-        torch.testing.assert_close(y[member], y_one)
+        with torch.enable_grad():
+            x_one = x[member].clone().requires_grad_()
+            y_one = network(x_one)
         expected_input, *expected = torch.autograd.grad(y_one, [x_one, *network.parameters()], grad_output[member])
-        torch.testing.assert_close(grad_input[member], expected_input)
+        torch.testing.assert_close(tape.output[member], y_one)
+        torch.testing.assert_close(grad_input[member], expected_input, atol=1e-6, rtol=0)
         for i, of_linear in enumerate(expected):
-            ours = of_parameters[i][member].mT if i % 2 == 0 else of_parameters[i][member, 0]
-            torch.testing.assert_close(ours, of_linear)
+            ours = gradients[i][member].mT if i % 2 == 0 else gradients[i][member, 0]
+            torch.testing.assert_close(ours, of_linear, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("channels", [4, 10])
-def test_patches_and_products_are_the_ordinary_convolution(members: int, channels: int) -> None:
+@pytest.mark.parametrize(("members", "channels"), [(1, 4), (3, 4), (3, 10)])
+@torch.no_grad()
+def test_patches_and_products_are_the_ordinary_convolution(members: int, channels: int, double_precision: None) -> None:
     """Values and gradients, in 64 bits, against `torch.nn` layers with the same start and autograd."""
-    obs_shape = (channels, 10, 10)
-    patched = PatchConv(MINATAR, obs_shape, 6, generators(*range(members))).double()
-    ordinary_ones = StackedConv(MINATAR, obs_shape, 6, generators(*range(members))).double()
-    obs = torch.randint(0, 2, (members, 7, *obs_shape), generator=generators(9)[0]).double()
-    grad_output = torch.randn(members, 7, 6, generator=generators(8)[0], dtype=torch.float64)
+    assert_ordinary_convolution(members, (channels, 10, 10), atol=1e-12)
+
+
+@torch.no_grad()
+def test_gradients_in_32_bits_are_those_of_autograd() -> None:
+    assert_ordinary_convolution(2, (6, 10, 10), atol=1e-6)
+
+
+def assert_ordinary_convolution(members: int, obs_shape: tuple[int, int, int], atol: float) -> None:
+    patched = PatchConv(MINATAR, obs_shape, 6, generators(*range(members)))
+    ordinary_ones = StackedConv(MINATAR, obs_shape, 6, generators(*range(members)))
+    obs = torch.randint(0, 2, (members, 32, *obs_shape), generator=generators(9)[0]).to(torch.get_default_dtype())
+    grad_output = torch.randn(members, 32, 6, generator=generators(8)[0]) / 32
     expected = ordinary_ones.record(obs)
-    prepared = patched.prepare(obs)
-    with torch.inference_mode():
-        tape = patched.record(prepared)
-        gradients = dict(zip(dict(patched.named_parameters()), tape.gradients(grad_output), strict=True))
-    torch.testing.assert_close(tape.output, expected.output, atol=1e-12, rtol=0)
+    tape = patched.record(patched.prepare(obs))
+    gradients = by_name(patched, *tape.gradients(grad_output))
+    torch.testing.assert_close(tape.output, expected.output, atol=atol, rtol=0)
     torch.testing.assert_close(patched(obs), tape.output)
     each = len(list(ordinary_ones.members[0].parameters()))
     flat = expected.gradients(grad_output)
     for member, network in enumerate(ordinary_ones.members):
         mine = dict(zip(dict(network.named_parameters()), flat[member * each :], strict=False))
         for name, gradient in patched.converted(mine).items():
-            torch.testing.assert_close(gradients[name][member], gradient, atol=1e-12, rtol=0)
-
-
-def test_gradients_in_32_bits_are_those_of_autograd() -> None:
-    patched = PatchConv(MINATAR, (6, 10, 10), 5, generators(0, 1))
-    obs = torch.randint(0, 2, (2, 32, 6, 10, 10), generator=generators(9)[0]).float()
-    grad_output = torch.randn(2, 32, 5, generator=generators(8)[0]) / 32  # as the mean over a batch makes it
-    expected = torch.autograd.grad(patched(obs), list(patched.parameters()), grad_output)
-    with torch.no_grad():
-        gradients = patched.record(obs).gradients(grad_output)
-    for mine, autograds in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(mine, autograds, atol=1e-6, rtol=0)
+            torch.testing.assert_close(gradients[name][member], gradient, atol=atol, rtol=0)
 
 
 @torch.no_grad()
 def test_a_convolution_saved_in_the_layout_of_ordinary_layers_is_loaded() -> None:
     """Runs saved before there were patches: their weights and Adam's memory of them."""
-    old = StackedConv(MINATAR, (4, 10, 10), 3, generators(1))
-    new = PatchConv(MINATAR, (4, 10, 10), 3, generators(2, 3))
-    old_adam, new_adam = (Adam(network.parameters(), 1e-2) for network in (old, new))
+    old = Stack.trained(StackedConv(MINATAR, (4, 10, 10), 3, generators(1)), [1e-2])
+    new = Stack.trained(PatchConv(MINATAR, (4, 10, 10), 3, generators(2, 3)), [1e-2] * 2)
     obs, grad_output = torch.rand(1, 5, 4, 10, 10), torch.randn(1, 5, 3)
-    old_adam.descend(old.record(obs).gradients(grad_output))
-    load_network_state(new, 1, network_state(old, 0))
-    load_adam_state(new, 1, new_adam, adam_state(old, 0, old_adam))
     both = obs.expand(2, -1, -1, -1, -1)
-    torch.testing.assert_close(new(both)[1], old(obs)[0])
-    old_adam.descend(old.record(obs).gradients(grad_output))
-    new_adam.descend(new.record(both).gradients(grad_output.expand(2, -1, -1)))
-    torch.testing.assert_close(new(both)[1], old(obs)[0], atol=1e-5, rtol=0)
-    again = PatchConv(MINATAR, (4, 10, 10), 3, generators(4))
-    load_network_state(again, 0, network_state(new, 1))
-    torch.testing.assert_close(again(obs)[0], new(both)[1])
+    old.adam.descend(old.network.record(obs).gradients(grad_output))
+    new.load_weights(1, old.weights(0))
+    new.load_adam_state(1, old.adam_state(0))
+    torch.testing.assert_close(new.network(both)[1], old.network(obs)[0])
+    old.adam.descend(old.network.record(obs).gradients(grad_output))
+    new.adam.descend(new.network.record(both).gradients(grad_output.expand(2, -1, -1)))
+    torch.testing.assert_close(new.network(both)[1], old.network(obs)[0], atol=1e-5, rtol=0)
+    again = Stack(PatchConv(MINATAR, (4, 10, 10), 3, generators(4)), 1)
+    again.load_weights(0, new.weights(1))
+    torch.testing.assert_close(again.network(obs)[0], new.network(both)[1])
+
+
+@pytest.mark.parametrize("per_member", [1, 2])
+def test_members_with_rates_of_their_own_descend_as_each_does_alone(per_member: int) -> None:
+    rates = [1e-2, 1e-2, 1e-3]
+    together = Stack.trained(StackedMLP((3, 4, 1), generators(*range(3 * per_member))), rates, per_member)
+    for _ in range(3):
+        together.adam.descend([torch.ones_like(together.parameters[0])])
+    for member, rate in enumerate(rates):
+        seeds = range(member * per_member, (member + 1) * per_member)
+        alone = Stack.trained(StackedMLP((3, 4, 1), generators(*seeds)), [rate], per_member)
+        for _ in range(3):
+            alone.adam.descend([torch.ones_like(alone.parameters[0])])
+        for kind in ("weights", "adam_state"):
+            mine, expected = (getattr(stack, kind)(p).tensors for stack, p in ((together, member), (alone, 0)))
+            assert mine.keys() == expected.keys()
+            assert all(torch.equal(mine[name], expected[name]) for name in mine)
 
 
 def test_a_members_weights_do_not_depend_on_its_company() -> None:
     alone, together = StackedMLP((3, 8, 2), generators(5)), StackedMLP((3, 8, 2), generators(4, 5, 6))
-    for one, all_ in zip(alone.parameters(), together.parameters(), strict=True):
-        assert torch.equal(one[0], all_[1])
-        assert not torch.equal(all_[0], all_[1])
+    one, three = alone.weights.numbers, together.weights.numbers
+    assert torch.equal(one[0], three[1])
+    assert not torch.equal(three[0], three[1])
 
 
 def test_weights_start_as_those_of_linear_layers() -> None:
@@ -118,7 +139,7 @@ def test_weights_start_as_those_of_linear_layers() -> None:
         bound = fan_in**-0.5
         assert weight.abs().max() <= bound
         assert bias.abs().max() <= bound
-        assert weight.detach().std() == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert weight.std() == pytest.approx(bound / 3**0.5, rel=0.05)
 
 
 def test_weights_go_to_linear_layers_and_back() -> None:
@@ -138,7 +159,7 @@ def test_every_other_network() -> None:
 
 def test_descend_is_pytorchs_adam() -> None:
     ours, theirs = (nn.Parameter(torch.ones(3, 2)) for _ in range(2))
-    adam, reference = Adam([ours], [1e-2]), torch.optim.Adam([theirs], 1e-2)
+    adam, reference = Adam([ours], [(1e-2, [(0, ...)])]), torch.optim.Adam([theirs], 1e-2)
     for seed in range(5):
         gradient = torch.randn(3, 2, generator=generators(seed)[0])
         adam.descend([gradient])

@@ -92,7 +92,7 @@ def test_a_member_learns_as_it_does_alone(algorithm: str, potential: str) -> Non
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
 def test_one_seed_repeats_and_two_differ(algorithm: str) -> None:
     first, again, other = (trained(config(algorithm, seed=seed), steps=20) for seed in (0, 0, 1))
-    weights = [agent.critics.weight_1 for agent in (first, again, other)]
+    weights = [agent.critics.weights.numbers for agent in (first, again, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.allclose(weights[0], weights[2])
 
@@ -100,7 +100,7 @@ def test_one_seed_repeats_and_two_differ(algorithm: str) -> None:
 def test_eta_of_zero_is_plain_whatever_the_potential() -> None:
     plain = trained(config(), steps=30)
     for fields in ({"potential": "replay"}, {"potential": "random"}, {"eta": "linear:0:0:10"}):
-        assert torch.equal(trained(config(**fields), steps=30).critics.weight_1, plain.critics.weight_1)
+        assert torch.equal(trained(config(**fields), steps=30).critics.weights.numbers, plain.critics.weights.numbers)
 
 
 def test_members_may_differ_only_in_what_is_a_number_per_member() -> None:
@@ -150,7 +150,7 @@ def test_random_potential_is_redrawn_every_period() -> None:
 def test_scheduled_eta_reaches_the_update() -> None:
     late = trained(config(eta="piecewise:0=0,30=2"), steps=40)
     plain = trained(config(), steps=40)
-    assert not torch.allclose(late.critics.weight_1, plain.critics.weight_1)
+    assert not torch.allclose(late.critics.weights.numbers, plain.critics.weights.numbers)
     assert [line["shaping"] == 0 for line in _records(config(eta="piecewise:0=0,101=2"))] == [True, True, False, False]
 
 
@@ -162,10 +162,10 @@ def test_ddpg_is_td3_with_one_critic_and_no_delay() -> None:
     ddpg = preset("td3", "ddpg", env="Pendulum-v1", **SMALL)
     assert isinstance(ddpg, TD3Config)
     agent = trained(ddpg, steps=10)
-    assert agent.critics.weight_0.shape[0] == 1
-    before = agent.actor.weight_1.clone()
+    assert agent.critics.weights.numbers.shape[0] == 1
+    before = agent.actor.weights.numbers.clone()
     agent.gradient_step(agent.sample(), step=11)
-    assert not torch.equal(agent.actor.weight_1, before)
+    assert not torch.equal(agent.actor.weights.numbers, before)
 
 
 # ---- acting
@@ -239,8 +239,8 @@ def test_a_restored_agent_goes_on_bit_for_bit(algorithm: str, env: str) -> None:
         loop.advance()
         other_loop.advance()
     for name in ("actor", "critics", "target_critics"):
-        ours, theirs = (getattr(one, name).state_dict() for one in (agent, other))
-        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+        ours, theirs = (getattr(one, name).weights.numbers for one in (agent, other))
+        assert torch.equal(ours, theirs)
     assert agent.metrics() == other.metrics()
 
 

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from bsrs.agents.agent import Agent, Array
 from bsrs.agents.dqn import DQNAgent
+from bsrs.agents.nature import StackedConv
+from bsrs.agents.networks import mlp
 from bsrs.agents.sac import SACAgent
 from bsrs.agents.td3 import TD3Agent
 from bsrs.envs import EnvSpec, make, require_continuous
@@ -44,12 +46,18 @@ class Policy(nn.Module):
         assert spec.observations is not None
         self._axes, self._shape = spec.observations.axes or (0,), spec.obs_shape
         self._factor, self._first_action, self._n_actions = 1 / spec.obs_scale, spec.first_action, spec.n_actions or 0
-        self.network: nn.Module = copy.deepcopy(agent.online if isinstance(agent, DQNAgent) else agent.actor)
+        self.network = copy.deepcopy(agent.online if isinstance(agent, DQNAgent) else agent.actor)
+        if not isinstance(self.network, StackedConv):
+            self._numbers = nn.Parameter(self.network.weights.numbers)
         self._range = None if isinstance(agent, DQNAgent) else [torch.tensor(end) for end in require_continuous(spec)]
 
     def forward(self, obs: Tensor) -> Tensor:
         arranged = obs.permute(0, *(axis + 1 for axis in self._axes)).reshape(-1, *self._shape)
-        output: Tensor = self.network((arranged.to(torch.float32) * self._factor).unsqueeze(0)).squeeze(0)
+        inputs = (arranged.to(torch.float32) * self._factor).unsqueeze(0)
+        if isinstance(self.network, StackedConv):
+            output: Tensor = self.network(inputs).squeeze(0)
+        else:
+            output = mlp(self.network.prepare(inputs), self.network.weights.layers(self._numbers)).squeeze(0)
         if self._range is None:  # the last outputs are Q, or the advantages of dueling heads
             return output[:, -self._n_actions :].argmax(dim=-1) + self._first_action
         low, high = self._range

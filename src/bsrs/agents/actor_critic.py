@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bsrs.agents import private_torch
 from bsrs.agents.agent import Array
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, polyak_tau
@@ -92,18 +91,15 @@ class Networks:
 class PolyakUpdate:
     """Moves target networks towards the online ones, each member by its own share tau."""
 
-    def __init__(self, configs: Sequence[ActorCriticConfig]) -> None:
-        self._taus = [polyak_tau(config, config.tau) for config in configs]
+    def __init__(self, configs: Sequence[ActorCriticConfig], device: torch.device) -> None:
+        taus = [polyak_tau(config, config.tau) for config in configs]
+        self._taus = torch.tensor(taus, device=device).unsqueeze(1)  # (P, 1)
+        self._tau = taus[0] if len(set(taus)) == 1 else None
 
-    @torch.no_grad()
-    def __call__(self, target: nn.Module, online: nn.Module) -> None:
-        targets, sources = list(target.parameters()), list(online.parameters())
-        if len(set(self._taus)) == 1:
-            private_torch.lerp_(targets, sources, self._taus[0])
-            return
-        for weight, source in zip(targets, sources, strict=True):
-            tau = weight.new_tensor(self._taus).repeat_interleave(len(weight) // len(self._taus))
-            weight.lerp_(source, tau.view(-1, *[1] * (weight.ndim - 1)))
+    def __call__(self, target: StackedMLP, online: StackedMLP) -> None:
+        numbers = target.weights.numbers  # (P, N), or (P * n, N) of n critics
+        taus = self._taus.repeat_interleave(len(numbers) // len(self._taus), dim=0) if self._tau is None else self._tau
+        numbers.lerp_(online.weights.numbers, taus)
 
 
 def potentials(
@@ -185,5 +181,5 @@ def ingredients(
 
 
 def frozen_copy(network: StackedMLP) -> StackedMLP:
-    """A network of its own with the same weights, never trained by gradients."""
-    return copy.deepcopy(network).requires_grad_(False)
+    """A network of its own with the same weights."""
+    return copy.deepcopy(network)

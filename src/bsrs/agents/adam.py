@@ -6,27 +6,25 @@ from collections.abc import Sequence
 from types import EllipsisType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bsrs.agents import private_torch
 
-# Where one member lives in a list of parameters: which of them, and which rows of it.
-Places = Sequence[tuple[int, int | slice | EllipsisType]]
+# Part of a list of parameters: which of them, and which rows of it.
+Places = Sequence[tuple[int, slice | EllipsisType]]
 
 
 class Adam(torch.optim.Adam):
     """PyTorch's Adam with `descend`: the fused update for gradients at hand, and nothing around it.
 
-    Members may differ in their learning rates: then `places` says where each of them lives. The state is PyTorch's
-    own, so that checkpoints and `step` see no difference.
+    Parts of the parameters may differ in their learning rates: `rates` has each rate and where it holds. The state is
+    PyTorch's own, so that checkpoints and `step` see no difference.
     """
 
-    def __init__(
-        self, parameters: Sequence[nn.Parameter], learning_rates: Sequence[float], places: Sequence[Places] = ()
-    ) -> None:
-        super().__init__(parameters, learning_rates[0], fused=True)
+    def __init__(self, parameters: Sequence[Tensor], rates: Sequence[tuple[float, Places]]) -> None:
+        super().__init__(parameters, rates[0][0], fused=True)
         self._parameters: list[Tensor] = self.param_groups[0]["params"]
-        self._rates = tuple(zip(learning_rates, places, strict=True)) if len(set(learning_rates)) > 1 else ()
+        self._rates = rates
         self._memory: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     @torch.no_grad()
@@ -35,12 +33,13 @@ class Adam(torch.optim.Adam):
         exp_avg, exp_avg_sq, steps = self._memory = self._memory or self._all_memory()
         group = self.param_groups[0]
         lists = self._parameters, gradients, exp_avg, exp_avg_sq
-        if not self._rates:
+        if len(self._rates) == 1:
             private_torch.adam_(*lists, steps, learning_rate=group["lr"], betas=group["betas"], eps=group["eps"])
-        taken = [step.clone() for step in steps] if self._rates else []
+            return
+        taken = [step.clone() for step in steps]
         for rate, places in self._rates:
             member_steps = [steps[i] for i, _ in places]
-            private_torch.copy_(member_steps, [taken[i] for i, _ in places])  # shared: each member would count it up
+            private_torch.copy_(member_steps, [taken[i] for i, _ in places])  # shared: each part would count it up
             one, gradient, mean, square = ([tensors[i][rows] for i, rows in places] for tensors in lists)
             private_torch.adam_(
                 one, gradient, mean, square, member_steps, learning_rate=rate, betas=group["betas"], eps=group["eps"]

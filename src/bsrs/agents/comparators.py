@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bsrs.agents.members import transition_discount
-from bsrs.agents.population import Stack
+from bsrs.agents.networks import Weights
 from bsrs.agents.replay import Batch
+from bsrs.agents.stack import Stack
 from bsrs.config.training import OffPolicyConfig
 
 MUNCHAUSEN_TEMPERATURE = 0.03
@@ -64,12 +65,12 @@ class Ingredients(NamedTuple):
     """The bootstrap from the least of the online and the target network."""
 
 
-class AverageReward(nn.Module):
+class AverageReward:
     """Each member's mean reward, as its TD errors tell it."""
 
     def __init__(self, members: int, device: torch.device) -> None:
-        super().__init__()
-        self.average = nn.Parameter(torch.zeros(members, 1, device=device), requires_grad=False)
+        self.weights = Weights({"average": torch.zeros(members, 1)}, device)
+        self.average = self.weights.numbers  # (P, 1)
 
 
 class Comparators:

@@ -13,15 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bsrs.agents import targets
+from bsrs.agents import private_torch, targets
 from bsrs.agents.agent import Array, Finding, State, Transition, times_due
 from bsrs.agents.comparators import MUNCHAUSEN_TEMPERATURE, Comparators, Ingredients
 from bsrs.agents.heads import Heads
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
 from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP
-from bsrs.agents.population import Population, Stack, generators, stacked
+from bsrs.agents.population import Population, generators, stacked
 from bsrs.agents.replay import Batch
+from bsrs.agents.stack import Stack
 from bsrs.config.dqn import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
@@ -110,11 +111,12 @@ class DQNAgent:
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
 
+    @torch.no_grad()
     def _copy_into_target(self, step: int) -> None:
         """Where a copy of the online network into the target network is due."""
         due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
         if all(due):
-            self.target.load_state_dict(self.online.state_dict())
+            private_torch.copy_(self._stacks["target"].parameters, self._stacks["policy"].parameters)
             return
         for member in np.flatnonzero(due).tolist():
             self._stacks["target"].load_weights(member, self._stacks["policy"].weights(member))

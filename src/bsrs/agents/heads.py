@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bsrs.agents.networks import StackedMLP
-from bsrs.agents.population import Stack
+from bsrs.agents.nature import PatchConv, StackedConv
+from bsrs.agents.networks import StackedMLP, Weights
+from bsrs.agents.stack import Stack
 from bsrs.config.dqn import DQNConfig
 
 POPART_RATE = 1e-4
 SMALLEST_SPREAD = 1e-2
 
 
-class Statistics(nn.Module):
+class Statistics:
     """Each member's running mean of the targets and of their squares."""
 
     def __init__(self, members: int, device: torch.device) -> None:
-        super().__init__()
-        self.mean = nn.Parameter(torch.zeros(members, 1, device=device), requires_grad=False)
-        self.square = nn.Parameter(torch.ones(members, 1, device=device), requires_grad=False)
+        self.weights = Weights({"mean": torch.zeros(members, 1), "square": torch.ones(members, 1)}, device)
+        self.mean, self.square = (
+            self.weights.view(name, self.weights.numbers) for name in ("mean", "square")
+        )  # (P, 1)
 
     @property
     def spread(self) -> Tensor:
@@ -70,7 +72,7 @@ class Heads:
         total = grad_q.sum(dim=-1, keepdim=True)
         return torch.cat((total, grad_q - total / grad_q.shape[-1]), dim=-1)
 
-    def learn(self, target: Tensor, *networks: nn.Module) -> None:
+    def learn(self, target: Tensor, *networks: StackedMLP | StackedConv | PatchConv) -> None:
         """From the targets (P, B) of one gradient step: new units for PopArt's members."""
         if self._popart is None:
             return

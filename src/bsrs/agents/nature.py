@@ -10,16 +10,14 @@ are gathered once for a batch, and then every pass of every member is a stack of
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents.networks import Tape, mlp, record
+from bsrs.agents.networks import Tape, Weights, mlp, record
 
 
 @dataclass(frozen=True)
@@ -40,19 +38,6 @@ class ConvShape:
 NATURE = ConvShape(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
 SMALL = ConvShape(((16, 8, 4), (32, 4, 2)), 256)
 MINATAR = ConvShape(((16, 3, 1),), 128)
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep what an update frees, because the next one asks for the same again.
-
-    By default glibc gives it back to the system, and an update spends a tenth of its time on page faults.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL(None)
-        m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
-        libc.mallopt(m_mmap_threshold, 32 << 20)
-        libc.mallopt(m_trim_threshold, 512 << 20)
-        libc.mallopt(m_top_pad, 32 << 20)
 
 
 @dataclass(frozen=True)
@@ -83,7 +68,6 @@ class StackedConv(nn.Module):
         device: torch.device | str = "cpu",
     ) -> None:
         super().__init__()
-        keep_freed_memory()
         self.members = nn.ModuleList(_network(shape, obs_shape, outputs, generator) for generator in generators)
         self.to(device)
         for weight in self.parameters():
@@ -106,7 +90,7 @@ class StackedConv(nn.Module):
         return ConvTape(q.detach(), q, list(self.parameters()))
 
 
-class PatchConv(nn.Module):
+class PatchConv:
     """P independent networks with one small convolution, as matrix products: (P, B, C, H, W) -> (P, B, outputs).
 
     Their weights start as those of `StackedConv` do, in the order that the products want: the inputs of the first layer
@@ -122,28 +106,28 @@ class PatchConv(nn.Module):
         *,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__()
-        keep_freed_memory()
-        ((self._channels, self._kernel, self._stride),) = shape.convolutions
+        ((self._channels, kernel, stride),) = shape.convolutions
+        pixels = torch.arange(math.prod(obs_shape), device=device).view(*obs_shape)  # (C, H, W)
+        windows = pixels.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (C, rows, columns, kernel, kernel)
+        self._pixels = windows.movedim(0, -1).flatten()  # of all patches, in the order of the products
+        self._patch_size = kernel**2 * obs_shape[0]
         networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
         each = [self.converted(network.state_dict()) for network in networks]
-        for name in each[0]:
-            self.register_parameter(name, nn.Parameter(torch.stack([weights[name] for weights in each]).to(device)))
-        parameters = list(self.parameters())
-        self.layers = tuple(zip(parameters[::2], parameters[1::2], strict=True))
+        self.weights = Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device)
+        self.layers = self.weights.layers(self.weights.numbers)
 
     def prepare(self, obs: Tensor) -> Tensor:
         """The patches of all images, (P, B * patches of an image, kernel * kernel * C)."""
-        members, *_, channels = (images := obs.movedim(2, -1).contiguous()).shape  # (P, B, H, W, C)
-        windows = images.unfold(2, self._kernel, self._stride).unfold(3, self._kernel, self._stride)
-        return windows.movedim(4, -1).reshape(members, -1, self._kernel**2 * channels)
+        members, rows = obs.shape[:2]
+        patches = obs.reshape(members * rows, -1).index_select(1, self._pixels)
+        return patches.view(members, -1, self._patch_size)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         """Of observations, or of what `prepare` made of them."""
         return mlp(self.prepare(x) if x.ndim == 5 else x, self.layers)
 
     def record(self, x: Tensor) -> Tape:
-        """`forward`, with what its gradients need; those come in the order of `parameters`."""
+        """A pass, with what its gradients need."""
         return record(self.prepare(x) if x.ndim == 5 else x, self.layers)
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,14 +4,15 @@ The leading axis holds networks that know nothing of each other: the members of 
 critics, or both. One network is the ordinary case and pays nothing for the axis.
 
 These networks are so small that recording them for automatic differentiation would cost a good part of a
-gradient step. So `record` keeps what a pass needs to be differentiated, and the `Tape` has the gradients.
+gradient step. So `record` keeps what a pass needs to be differentiated, and the `Tape` has the gradients. For the same
+reason the parameters of a network lie in one row of numbers.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +23,33 @@ from bsrs.agents import private_torch
 
 # The (weight, bias) of each layer: (P, in, out) and (P, 1, out).
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
+
+
+class Weights:
+    """The weights and biases of P networks: a row of numbers for each network, and views of them by name.
+
+    So what is done to all parameters alike (Adam, clipping, target networks) is done to one tensor.
+    """
+
+    def __init__(self, named: Mapping[str, Tensor], device: torch.device | str) -> None:
+        self.numbers = torch.cat([tensor.flatten(1) for tensor in named.values()], dim=1).to(device)  # (P, N)
+        ends = list(itertools.accumulate(tensor[0].numel() for tensor in named.values()))
+        self._spans = {
+            name: (slice(start, end), tensor.shape[1:])
+            for (name, tensor), start, end in zip(named.items(), [0, *ends], ends, strict=False)
+        }
+        self.names = list(named)
+
+    def view(self, name: str, numbers: Tensor, networks: slice | int = slice(None)) -> Tensor:
+        """One parameter of some of the networks, in their own `numbers` or in others that lie alike."""
+        span, shape = self._spans[name]
+        part = numbers[networks, span]
+        return part.view(*part.shape[:-1], *shape)
+
+    def layers(self, numbers: Tensor) -> Layers:
+        """Weights and biases, which take turns, as pairs."""
+        views = [self.view(name, numbers) for name in self.names]
+        return list(zip(views[::2], views[1::2], strict=True))
 
 
 def mlp(x: Tensor, layers: Layers) -> Tensor:
@@ -55,11 +83,16 @@ class Tape:
     weights: list[Tensor]
 
     def gradients(self, grad_output: Tensor) -> list[Tensor]:
-        """Of the weights and biases, layer by layer, given the gradient of the output."""
-        gradients: list[Tensor] = []
+        """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them."""
+        end = sum((weight.shape[-2] + 1) * weight.shape[-1] for weight in self.weights)
+        numbers = grad_output.new_empty(len(grad_output), end)
         for i, gradient in self._backward(grad_output):
-            gradients += [_stacked(gradient.sum(dim=-2, keepdim=True)), _stacked(_product(self.inputs[i].mT, gradient))]
-        return gradients[::-1]
+            n_in, n_out = self.weights[i].shape[-2:]
+            bias, end = numbers[:, end - n_out : end].unsqueeze(1), end - n_out
+            torch.sum(_stacked(gradient), dim=1, keepdim=True, out=bias)
+            weight, end = numbers[:, end - n_in * n_out : end].view(-1, n_in, n_out), end - n_in * n_out
+            _product_into(self.inputs[i].mT, gradient, _unstacked(weight))
+        return [numbers]
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
@@ -115,11 +148,21 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     if b.shape[2] == 1 and a.is_contiguous():
         return torch.stack([torch.mm(a_one, b_one) for a_one, b_one in zip(a, b, strict=True)])
     if b.shape[2] < _NARROW:  # MKL's batched product is several times quicker at few rows than at few columns
-        return torch.bmm(b.mT.contiguous(), a.mT).mT.contiguous()  # Adam takes gradients in the layout of the weights
+        return torch.bmm(b.mT.contiguous(), a.mT).mT.contiguous()
     return torch.bmm(a, b)
 
 
-class StackedMLP(nn.Module):
+def _product_into(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """`a @ b` for every network, into `out`."""
+    if a.ndim == 2:
+        torch.mm(a, b, out=out)
+    elif b.shape[2] < _NARROW:
+        out.copy_(_product(a, b))
+    else:
+        torch.bmm(a, b, out=out)
+
+
+class StackedMLP:
     """P independent multilayer perceptrons, (P, B, sizes[0]) -> (P, B, sizes[-1]).
 
     Member `p` is drawn from `generators[p]` alone, so its weights do not depend on its company; the
@@ -129,39 +172,34 @@ class StackedMLP(nn.Module):
     def __init__(
         self, sizes: Sequence[int], generators: Sequence[torch.Generator], *, device: torch.device | str = "cpu"
     ) -> None:
-        super().__init__()
-        layers = []
+        named = {}
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
-            weight = _uniform((fan_in, fan_out), fan_in, generators, device)
-            bias = _uniform((1, fan_out), fan_in, generators, device)
-            self.register_parameter(f"weight_{i}", weight)
-            self.register_parameter(f"bias_{i}", bias)
-            layers.append((weight, bias))
-        self.layers = tuple(layers)
+            named[f"weight_{i}"] = _uniform((fan_in, fan_out), fan_in, generators)
+            named[f"bias_{i}"] = _uniform((1, fan_out), fan_in, generators)
+        self.weights = Weights(named, device)
+        self.layers = self.weights.layers(self.weights.numbers)
 
     def prepare(self, obs: Tensor) -> Tensor:
-        """Observations as `forward` and `record` take them: these networks take them as they are."""
+        """Observations as the network takes them: these networks take them as they are."""
         return obs
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
         return mlp(x, self.layers)
 
     def record(self, x: Tensor) -> Tape:
-        """`forward`, with what its gradients need; those come in the order of `parameters`."""
+        """A pass, with what its gradients need."""
         return record(x, self.layers)
 
     def rows(self, rows: slice) -> Layers:
         """Some of the networks of the stack."""
         return [(weight[rows], bias[rows]) for weight, bias in self.layers]
 
-    @torch.no_grad()
     def copy_from(self, member: int, linears: Sequence[nn.Linear]) -> None:
         """Take member `member`'s weights from ordinary linear layers."""
         for (weight, bias), linear in zip(self.layers, linears, strict=True):
-            weight[member].copy_(linear.weight.T)
-            bias[member, 0].copy_(linear.bias)
+            weight[member].copy_(linear.weight.detach().T)
+            bias[member, 0].copy_(linear.bias.detach())
 
-    @torch.no_grad()
     def to_linears(self, member: int) -> list[nn.Linear]:
         """Member `member` as ordinary linear layers, copied."""
         linears = []
@@ -173,10 +211,7 @@ class StackedMLP(nn.Module):
         return linears
 
 
-def _uniform(
-    shape: tuple[int, int], fan_in: int, generators: Sequence[torch.Generator], device: torch.device | str
-) -> nn.Parameter:
+def _uniform(shape: tuple[int, int], fan_in: int, generators: Sequence[torch.Generator]) -> Tensor:
     """The start of `torch.nn.Linear`: uniform within 1/sqrt(fan_in), one draw per member from its own stream."""
     bound = 1 / math.sqrt(fan_in)
-    drawn = [torch.empty(shape).uniform_(-bound, bound, generator=generator) for generator in generators]
-    return nn.Parameter(torch.stack(drawn).to(device))
+    return torch.stack([torch.empty(shape).uniform_(-bound, bound, generator=generator) for generator in generators])

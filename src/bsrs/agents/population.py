@@ -5,28 +5,37 @@ Agents hold a `Population` and name their networks to it as `Stack`s; nothing he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import EllipsisType
+import ctypes
+import platform
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bsrs.agents import private_torch
-from bsrs.agents.adam import Adam, Places
 from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
-from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep, Replays
 from bsrs.agents.returns import WINDOW, RecentReturns
+from bsrs.agents.stack import Stack
 from bsrs.config.training import OffPolicyConfig
 from bsrs.envs import EnvSpec
 from bsrs.rng import stream, stream_seed
 from bsrs.shaping import Potential, Shaper, Shaping
 
-Rows = int | slice | EllipsisType
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what an update frees, because the next one asks for the same again.
+
+    By default glibc gives it back to the system, and an update spends a tenth of its time on page faults.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
+        libc.mallopt(m_mmap_threshold, 32 << 20)
+        libc.mallopt(m_trim_threshold, 512 << 20)
+        libc.mallopt(m_top_pad, 32 << 20)
 
 
 class Population:
@@ -43,6 +52,7 @@ class Population:
         shaping: Shaping | None,
         device: torch.device,
     ) -> None:
+        keep_freed_memory()
         self.size = len(configs)
         self.device = device
         self.config = config = configs[0]
@@ -193,100 +203,3 @@ def padded(obs: Sequence[Array]) -> Array:
     for row, each in zip(padded, obs, strict=True):
         row[: len(each)] = each
     return padded
-
-
-@dataclass(frozen=True)
-class Stack:
-    """The members' networks of one kind, `per_member` of them each, and who trains them.
-
-    A stacked network keeps its members in one of two ways: as rows of shared tensors or as networks of their own
-    (`StackedConv`). Only this class cares.
-    """
-
-    network: nn.Module
-    members: int
-    per_member: int = 1
-    optimizer: Adam | None = None
-    copy_of: str = ""
-    """Of target networks: the name of what they follow."""
-
-    @staticmethod
-    def trained(network: nn.Module, learning_rates: Sequence[float], per_member: int = 1) -> Stack:
-        """With an Adam of its own, each member at its learning rate."""
-        plain = Stack(network, len(learning_rates), per_member)
-        places = [plain.places(member) for member in range(plain.members)]
-        return Stack(network, plain.members, per_member, Adam(list(network.parameters()), learning_rates, places))
-
-    @property
-    def adam(self) -> Adam:
-        """Who trains it."""
-        assert self.optimizer is not None
-        return self.optimizer
-
-    def places(self, member: int) -> Places:
-        """Where the member lives in `network.parameters()`."""
-        count = len(list(self.network.parameters()))
-        if isinstance(self.network, StackedConv):
-            each = count // self.members
-            return [(i, ...) for i in range(member * each, (member + 1) * each)]
-        return [(i, slice(member * self.per_member, (member + 1) * self.per_member)) for i in range(count)]
-
-    def weights(self, member: int) -> State:
-        """One member's weights."""
-        return State({name: weight.detach()[rows].clone() for name, weight, rows in self._named(member)})
-
-    @torch.no_grad()
-    def load_weights(self, member: int, state: State) -> None:
-        """What `weights` took out, put back."""
-        tensors = self._converted(state)
-        for name, weight, rows in self._named(member):
-            weight[rows].copy_(tensors[name].view_as(weight[rows]))
-
-    def adam_state(self, member: int) -> State:
-        """The optimiser's memory of one member's weights; empty before the first step."""
-        state = State()
-        for name, weight, rows in self._named(member):
-            for key, memory in self.adam.state[weight].items():
-                state.tensors[f"{name}/{key}"] = (memory[rows] if memory.ndim else memory).clone()
-        return state
-
-    @torch.no_grad()
-    def load_adam_state(self, member: int, state: State) -> None:
-        """What `adam_state` took out, put back."""
-        tensors = self._converted(state)
-        for name, weight, rows in self._named(member) if tensors else ():
-            for key, memory in self.adam.memory_of(weight).items():
-                part = memory[rows] if memory.ndim else memory
-                part.copy_(tensors[f"{name}/{key}"].view_as(part))
-
-    def _converted(self, state: State) -> dict[str, Tensor]:
-        """Saved tensors in the layout that the network has today."""
-        return self.network.converted(state.tensors) if isinstance(self.network, PatchConv) else state.tensors
-
-    def _named(self, member: int) -> Iterator[tuple[str, nn.Parameter, Rows]]:
-        """A member's parameters by name, and where in each of them the member lives."""
-        if isinstance(self.network, StackedConv):
-            yield from ((name, weight, ...) for name, weight in self.network.members[member].named_parameters())
-            return
-        rows: Rows = slice(member * self.per_member, (member + 1) * self.per_member)
-        for name, weight in self.network.named_parameters():
-            yield name, weight, member if self.per_member == 1 else rows
-
-    @torch.no_grad()
-    def clip(self, gradients: Sequence[Tensor], max_norm: float) -> None:
-        """Scale each member's part of the gradients of all parameters to a norm of at most `max_norm`."""
-        if isinstance(self.network, StackedConv) or self.members == 1:
-            each = len(gradients) // self.members
-            for start in range(0, len(gradients), each):
-                _clip(gradients[start : start + each], max_norm)
-            return
-        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # (P,)
-        factor = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
-
-
-def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
-    """As `torch.nn.utils.clip_grad_norm_` does."""
-    norm = torch.linalg.vector_norm(torch.stack(private_torch.norms(gradients)))
-    private_torch.scale_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1.0))

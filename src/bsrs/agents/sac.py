@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bsrs.agents.actor_critic import (
     ActionRange,
@@ -29,9 +29,10 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Finding, State, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
-from bsrs.agents.networks import Layers, Tape, mlp, record
-from bsrs.agents.population import Population, Stack, stacked
+from bsrs.agents.networks import Layers, Tape, Weights, mlp, record
+from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
+from bsrs.agents.stack import Stack
 from bsrs.config.sac import SACConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -60,15 +61,14 @@ class Sampled(NamedTuple):
         return self.tape.gradients(torch.cat((grad_mean, grad_log_std * inside), dim=-1))
 
 
-class Temperatures(nn.Module):
+class Temperatures:
     """One temperature per member, kept as its logarithm."""
 
     def __init__(self, members: int, alpha: float, device: torch.device) -> None:
-        super().__init__()
-        self.log_alpha = nn.Parameter(torch.full((members, 1), math.log(alpha), device=device))
+        self.weights = Weights({"log_alpha": torch.full((members, 1), math.log(alpha))}, device)
 
-    def forward(self) -> Tensor:
-        return self.log_alpha.detach().exp()  # (P, 1)
+    def __call__(self) -> Tensor:
+        return self.weights.numbers.exp()  # (P, 1)
 
 
 class SACAgent:
@@ -96,7 +96,7 @@ class SACAgent:
         )
         self._td = MemberTargets(configs, self.population.shaper, self.device)
         self._comparators = Comparators(configs, self.device)
-        self._polyak_update = PolyakUpdate(configs)
+        self._polyak_update = PolyakUpdate(configs, self.device)
         rates = [learning_rate(c) for c in configs]
         self._stacks = {
             "policy": Stack.trained(self.actor, rates),

@@ -30,8 +30,9 @@ from bsrs.agents.agent import Array, Finding, State, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Layers, Tape, mlp, record
-from bsrs.agents.population import Population, Stack, stacked
+from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
+from bsrs.agents.stack import Stack
 from bsrs.config.td3 import TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -69,7 +70,7 @@ class TD3Agent:
         )
         self._td = MemberTargets(configs, self.population.shaper, self.device)
         self._comparators = Comparators(configs, self.device)
-        self._polyak_update = PolyakUpdate(configs)
+        self._polyak_update = PolyakUpdate(configs, self.device)
         rates = [learning_rate(c) for c in configs]
         self._stacks = {
             "policy": Stack.trained(self.actor, rates),
