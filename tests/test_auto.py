@@ -378,3 +378,34 @@ def test_sb3_says_where_auto_has_no_target_network(name: str) -> None:
         shape(model, eta="auto")
     with pytest.raises(BadInput, match="asks both networks itself"):
         shape(sb3_model("sb3 DQN"), eta="auto", network="target")
+
+
+@pytest.mark.parametrize("kind", ["optimize_memory_usage", "VecNormalize", "dict"])
+def test_sb3_buffers_of_every_kind(kind: str) -> None:
+    """What the scale is shown of a buffer is finite, and of as many states as there are."""
+    import gymnasium as gym
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    from bsrs.sb3 import shape
+    from sb3_twins import algorithm
+
+    def as_dict(env: Any) -> Any:
+        space = gym.spaces.Dict({"all": env.observation_space})
+        return gym.wrappers.TransformObservation(env, lambda obs: {"all": obs}, space)
+
+    env: Any = make_vec_env("CartPole-v1", 2, seed=1, wrapper_class=as_dict if kind == "dict" else None)
+    env = VecNormalize(env) if kind == "VecNormalize" else env
+    options: dict[str, Any] = {"learning_starts": 60, "target_update_interval": 20, "seed": 1, "device": "cpu"}
+    if kind == "optimize_memory_usage":
+        options |= {"optimize_memory_usage": True, "replay_buffer_kwargs": {"handle_timeout_termination": False}}
+    policy = "MultiInputPolicy" if kind == "dict" else "MlpPolicy"
+    model = shape(algorithm("sb3 DQN")(policy, env, buffer_size=150, **options), eta="auto")
+    shown: list[Returned] = []
+    shaper: Any = model.replay_buffer.shaper
+    shaper.review = shown.append
+    model.learn(400)
+    assert len(shown) > 10
+    for each in shown:
+        assert np.isfinite([each.value, each.target_value, each.end_value, each.reward]).all()
+        assert (each.value != each.target_value).any()

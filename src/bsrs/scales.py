@@ -201,7 +201,7 @@ _NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosi
 def as_scale(eta: ShapeScale | Callable[..., Array] | float | str | Array) -> ShapeScale:
     """The shape-scale that `eta` names: a number, an array of them, a shape-scale, a function, or text.
 
-    Text is a number (`2`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`, or
+    Text is a number (`2`), `auto` (see `bsrs.auto`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`, or
     `piecewise:STEP=ETA,STEP=ETA,...`: the form that configs and command lines use.
     """
     if isinstance(eta, str):
@@ -234,10 +234,10 @@ def _parse_scale(text: str) -> ShapeScale:
         raise
     except ValueError:
         raise BadInput(
-            f"eta {text!r} cannot be read; expected a number, linear:START:END:STEPS, cosine:START:END:STEPS"
+            f"eta {text!r} cannot be read; expected a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS"
             " or piecewise:STEP=ETA,STEP=ETA"
         ) from None
-    raise unknown("shape-scale", kind, [*_NAMED_SCALES, "piecewise"])
+    raise unknown("shape-scale", kind, ["auto", *_NAMED_SCALES, "piecewise"])
 
 
 def look_up(table: Array, state: Array, like: Array) -> Array:

@@ -11,7 +11,7 @@ its own current value estimate, times one number: `phi(s) = eta * V(s)`. So the 
 - a *potential* says what takes the place of `V`: the estimate itself (`Bootstrapped`), a fixed function
   (`Static`), or noise redrawn over time (`RandomDynamic`);
 - a *shape-scale* says what `eta` is: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`),
-  a function of the state (`PerState`), or one that learns from the batches it sees (a `ShapeScale` of your own).
+  a function of the state (`PerState`), or one that learns (`bsrs.auto`, or a `ShapeScale` of your own).
 
 `Shaping` joins one of each. A `Shaper` is shapings at work, one for each member of a population, with what their
 scales remember. Every algorithm of the project shapes through it: DQN, TD3, SAC, the adapter to Stable-Baselines3

@@ -38,7 +38,7 @@ class SweepArguments(HowToSweep):
     env: tuple[str, ...]
     """Ids of the envs."""
     eta: tuple[str, ...] = ("0",)
-    """Shape-scales: numbers, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
+    """Shape-scales: numbers, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
     seeds: int = 1
     """How many seeds, from `first_seed` on."""
     first_seed: int = 0

@@ -21,7 +21,7 @@ class TrainArguments(RunOptions):
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: tuple[str, ...] = ("0",)
-    """Shape-scale: a number, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
+    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
     Several train a population."""
     seed: tuple[int, ...] = (0,)
     """Several train a population."""

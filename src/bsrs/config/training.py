@@ -30,7 +30,7 @@ class TrainingConfig:
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: float | str = 0.0
-    """Shape-scale: a number, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
+    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
     seed: int = 0
     """Every random draw of the run comes from named streams of this seed."""
     steps: int
@@ -83,7 +83,8 @@ class OffPolicyConfig(TrainingConfig):
     hidden: tuple[int, ...]
     """Hidden layers of each network."""
     potential_network: Literal["online", "target", "split"] = "online"
-    """The networks that the potential asks. split: the online one for V(s), the target network for V(s')."""
+    """The networks that the potential asks. split: the online one for V(s), the target network for V(s').
+    eta = auto mixes the two itself."""
     parts: Parts = "cab"
     """The parts of BSRS to keep: c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network
     into the bootstrap. All three are BSRS; see docs/why-it-works.md."""
