@@ -15,6 +15,7 @@ from bsrs.cli import main
 from bsrs.config.sweep import SweepOptions
 from bsrs.errors import BadInput
 from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.auto_eta import draw_auto, judge_auto
 from bsrs.reproduce.claims import Claim, between, corrected, denied, judged
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope, area, final, gain, too_small, tuned
@@ -264,3 +265,33 @@ def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
         write_run(tmp_path, each, [], "diverged", "mean value is nan")
     with pytest.raises(BadInput, match="nothing to draw"):
         reproduce("rescaling", "smoke", tmp_path, SweepOptions())
+
+
+@pytest.mark.parametrize(
+    ("above", "verdicts"),
+    [
+        ((20.0, 20.0), ["holds"] * 3),  # better than every constant
+        ((10.0, 9.6), ["holds"] * 3),  # as the best constant, within the margin
+        ((10.0, 8.0), ["holds", "holds", "inconclusive"]),  # below the margin, in the noise
+        ((0.0, 1.0), ["holds", "holds", "does not hold"]),  # as plain
+        ((-15.0, 20.0), ["does not hold", "holds", "does not hold"]),  # clearly worse on one env
+    ],
+)
+def test_auto_is_judged_by_its_criterion(above: tuple[float, float], verdicts: list[str], tmp_path: Path) -> None:
+    """Plain scores 0, eta 1 scores 10 on both envs, and split 5; auto is two points up or down, by the seed."""
+    for env, auto in zip(("Acrobot-v1", "CartPole-v1"), above, strict=True):
+        for seed in range(10):
+            settings = [(0.0, "online", 0.0), (1.0, "online", 10.0), (1.0, "split", 5.0), ("auto", "online", auto)]
+            for eta, network, score in settings:
+                scores = [score + (seed % 2 * 4 - 2) * (eta == "auto")] * 10
+                write_run(tmp_path, config(env, eta, seed, potential_network=network), scores)
+    claims = judge_auto(_series(tmp_path), Scope({}, "more"))
+    assert [claim.verdict for claim in claims] == verdicts * 2
+    assert "against 1" in claims[2].shown
+    assert set(draw_auto(_series(tmp_path))) == {"auto-eta"}
+
+
+def test_the_runs_of_auto_eta_hold_nothing_twice() -> None:
+    experiment = EXPERIMENTS["auto-eta"]
+    wanted = [each for each in expand(experiment.sweep("laptop", ["LunarLander-v3"])) if experiment.is_wanted(each)]
+    assert len(wanted) == 10 * (1 + 2 * 4 + 1)
