@@ -11,13 +11,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bsrs.figures.style import project_style
+from bsrs.figures.style import eta_label, project_style
 from bsrs.reproduce.claims import Claim
 from bsrs.reproduce.evidence import area, final, gain, means
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
 from bsrs.reproduce.variants import draw_variants
 from bsrs.stats import Interval
+from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
 
@@ -28,7 +29,7 @@ EXPERIMENT_RUNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "atari": ("atari", lambda config: True),
     "pendulum": ("pendulum", lambda config: True),
     "rescaling": ("cartpole", lambda config: config.potential_network == "online"),
-    "target-ablation": ("cartpole", lambda config: config.potential == "bootstrapped" and config.eta != 0),
+    "target-ablation": ("cartpole", lambda config: config.control == "none"),
 }
 
 
@@ -37,7 +38,8 @@ OWN_PAGES = ("anatomy",)
 
 
 def main() -> None:
-    fill(README, {"claims": claims_table([*judge_theory(), *experiment_claims()]), "runs": runs_table()})
+    claims = claims_table([*judge_theory(), *experiment_claims()])
+    fill(README, {"claims": claims, "recommendations": recommendations(), "runs": runs_table()})
     for folder in OWN_PAGES:
         experiment, found = EXPERIMENTS[folder], records(folder)
         table = experiment.table(found) if experiment.table else []
@@ -57,45 +59,58 @@ def fill(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
 
 
 def claims_table(claims: Sequence[Claim]) -> Iterator[str]:
-    yield "| the claim | what was seen here | 95 % interval | verdict |"
-    yield "|---|---|---|---|"
+    yield "| the claim | what was seen here | 95 % interval | p | verdict |"
+    yield "|---|---|---|---|---|"
     for claim in claims:
         needs = f"; needs {claim.settle}" if claim.settle and claim.verdict == "inconclusive" else ""
-        yield f"| {claim.claim} | {claim.shown} | {claim.interval} | **{claim.verdict}**{needs} |"
+        p = "" if claim.p is None else f"{claim.p:.2g}"
+        yield f"| {claim.claim} | {claim.shown} | {claim.interval} | {p} | **{claim.verdict}**{needs} |"
 
 
 def experiment_claims() -> Iterator[Claim]:
     for name, experiment in EXPERIMENTS.items():
         found = records(*EXPERIMENT_RUNS[name]) if name in EXPERIMENT_RUNS else []
-        yield from experiment.claims(found)
+        if found or experiment.preset.startswith("paper-"):
+            yield from experiment.claims(found)
+
+
+def recommendations() -> Iterator[str]:
+    yield "| env | algorithm | steps | what `bsrs recommend` says |"
+    yield "|---|---|---|---|"
+    for folder in sorted(set(folders()) - set(OWN_PAGES)):
+        found = records(folder)
+        for each in recommend(found):
+            variant = f" ({each.variant})" if each.variant else ""
+            steps = next(one.config.steps for one in found if one.task == each.task)
+            yield f"| {each.task.env} | {each.task.algorithm}{variant} | {steps:,} | {each.sentence} |"
 
 
 def runs_table() -> Iterator[str]:
-    yield "| env | algorithm | eta | seeds | steps | mean score over training | against eta = 0 | score at the end |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| env | algorithm | eta | seeds | steps | mean over training | against eta = 0 | p | score at the end |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for folder in sorted(set(folders()) - set(OWN_PAGES)):
         found = records(folder)
-        for each in sorted(found, key=lambda one: (one.env, one.variant, float(one.eta))):
+        for each in found:
             zero = baseline_of(each, found)
             effect = gain(each, zero, area) if zero is not None and zero is not each else None
             variant = f" ({each.variant})" if each.variant else ""
             cells = [
                 each.env,
                 each.config.algorithm + variant,
-                f"{each.eta:g}",
+                eta_label(each.eta).replace("−", "-"),
                 str(len(each.seeds)),
                 f"{each.config.steps:,}",
-                words(means([each], area), ""),
-                words(effect, "+") if effect else "",
-                words(means([each], final), ""),
+                words(means([each], area)),
+                str(effect) if effect else "",
+                f"{effect.p:.2g}" if effect and effect.n > 1 else "",
+                words(means([each], final)),
             ]
             yield f"| {' | '.join(cells)} |"
 
 
-def words(effect: Interval, sign: str) -> str:
-    estimate, low, high = (float(part.squeeze()) for part in (effect.estimate, effect.low, effect.high))
-    interval = f" [{low:{sign}.4g}, {high:{sign}.4g}]" if effect.known else ""
-    return f"{estimate:{sign}.4g}{interval}"
+def words(score: Interval) -> str:
+    estimate, low, high = (float(part.squeeze()) for part in (score.estimate, score.low, score.high))
+    return f"{estimate:.4g}" + (f" [{low:.4g}, {high:.4g}]" if score.known else "")
 
 
 def draw() -> None:

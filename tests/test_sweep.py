@@ -46,7 +46,15 @@ def test_bad_sweeps(changes: dict[str, object], message: str) -> None:
         expand(small_sweep(**changes))
 
 
-PAPER = {"tabular": 460, "atari": 1400, "pendulum": 160, "mujoco": 60, "target-ablation": 120}
+PAPER = {"tabular": 460, "atari": 1400, "pendulum": 160, "mujoco": 60, "target-ablation": 160}
+
+
+def test_the_authors_code_is_a_preset_beside_the_text() -> None:
+    text, code = (read_sweep(f"paper-atari{end}", "paper", {"double": True}) for end in ("", "-as-run"))
+    assert code == dataclasses.replace(text, fields={**text.fields, "terminal": "keep"})
+    assert read_sweep("paper-pendulum-as-run", "paper", {}).fields["potential"] == "replay"
+    assert all(expand(read_sweep(f"paper-{name}-as-run", "smoke", {})) for name in PAPER if name != "tabular")
+    assert 0.0 in read_sweep("paper-target-ablation", "paper", {}).eta
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -19,6 +19,10 @@ class ReproduceArguments(SweepOptions):
     """How much is trained: seconds, minutes to an hour on two cores, or what the paper did."""
     env: tuple[str, ...] = ()
     """Only these of the experiment's envs."""
+    seeds: int = 0
+    """How many; 0 as many as the scale has. A verdict needs six."""
+    as_run: bool = False
+    """The authors' code where it differs from the paper's text (`bsrs presets paper-atari-as-run`)."""
     out: Path | None = None
     """Folder of the runs, the figures, the claims and the report. The same again goes on with what is there."""
     train: bool = True
@@ -152,9 +156,13 @@ def _reproduce(name: str, arguments: ReproduceArguments) -> None:
     from bsrs.reproduce.experiments import reproduce
 
     options = SweepOptions(**{field.name: getattr(arguments, field.name) for field in fields(SweepOptions)})
-    out = arguments.out or default_out(f"{name}-{arguments.scale}")
-    result = reproduce(name, arguments.scale, out, options, arguments.env, train=arguments.train)
-    print_claims(f"{name}, {arguments.scale}" if arguments.train else name, result.claims)
+    label = f"{name}-as-run" if arguments.as_run else name
+    out = arguments.out or default_out(f"{label}-{arguments.scale}")
+    result = reproduce(
+        name, arguments.scale, out, options, arguments.env,
+        seeds=arguments.seeds, as_run=arguments.as_run, train=arguments.train,
+    )  # fmt: skip
+    print_claims(f"{label}, {arguments.scale}" if arguments.train else label, result.claims)
     for path in result.files:
         print(f"wrote {path}")
     for run, why in result.problems.items():

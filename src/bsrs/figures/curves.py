@@ -23,6 +23,7 @@ class Curve:
     steps: Array  # (steps,)
     score: Interval  # (steps,)
     dashed: bool = False
+    standard_error: Array | None = None  # (steps,)
 
 
 def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: str = "η") -> Axes:
@@ -32,6 +33,9 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
         baseline = curve.colour == BLACK and not curve.dashed
         known = np.isfinite(low) & np.isfinite(high)
         ax.fill_between(curve.steps, low, high, where=known.tolist(), color=curve.colour, alpha=0.13, linewidth=0)
+        if curve.standard_error is not None:
+            inner = (estimate - curve.standard_error, estimate + curve.standard_error)
+            ax.fill_between(curve.steps, *inner, color=curve.colour, alpha=0.22, linewidth=0)
         ax.plot(
             curve.steps,
             estimate,

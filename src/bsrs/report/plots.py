@@ -11,7 +11,7 @@ import numpy as np
 from bsrs.errors import BadInput
 from bsrs.figures.diagnostics import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
-from bsrs.stats import Interval, bootstrap, iqm_interval, median, performance_profile
+from bsrs.stats import Interval, bootstrap, mean, median, performance_profile
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series, Task
 from bsrs.stats.summary import Games, Row, atari_games
@@ -29,8 +29,8 @@ METRICS = {
 }
 # a row's statistic -> what it is called beside the plot
 COMPARISONS = {
-    "final": "final score",
     "area": "mean score over training",
+    "final": "final score",
     "improvement": "probability of beating η = 0",
     "advantage": "relative advantage over η = 0",
 }
@@ -126,7 +126,7 @@ def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
 
 
 def _scores(series: Series) -> dict[str, Any]:
-    middle = iqm_interval(series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
+    middle = bootstrap(mean, series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
     keep = _thinned(len(series.steps))
     return {**_band(series.steps, middle), "each": [numbers(curve[keep]) for curve in series.curves]}
 

@@ -53,7 +53,7 @@ def _median_figure(games: Games) -> Figure:
     colours, labels = eta_colours(games.etas), [eta_label(eta) for eta in games.etas]
     baseline = games.etas.index(0.0) if 0.0 in games.etas else None
     for ax, name, scores, statistic in (
-        (middle, "mean of the median over training (the paper's)", games.curves, lambda x: median(x).mean(axis=-1)),
+        (middle, "mean of the median\nover training (the paper's)", games.curves, lambda x: median(x).mean(axis=-1)),
         (right, "median at the end", games.final, median),
     ):
         found = stacked([bootstrap(statistic, scores[eta], seed=SEED) for eta in games.etas])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.curves import learning_curves, sensitivity_inset
@@ -17,10 +18,16 @@ LARGE_ETAS = (5.0, 10.0)
 
 
 def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
-    """Learning curves for eta >= 0; inset: mean score over training for all etas."""
+    """Learning curves for eta >= 0, the paper's band (the standard error) inside the interval; inset: mean score over
+    training for all etas."""
     etas = constant_etas(series)
     figure, ax = new_figure(4.6, 3.3)
-    learning_curves(ax, curves([each for each in etas if float(each.eta) >= 0]), score="score")
+    drawn = curves([each for each in etas if float(each.eta) >= 0], standard_error=True)
+    learning_curves(ax, drawn, score="score")
+    if drawn:  # room for the curves: intervals of few seeds would take it all
+        heights = np.concatenate([curve.score.estimate for curve in drawn])
+        room = 0.3 * float(np.ptp(heights)) + 1e-9
+        ax.set_ylim(heights.min() - room, heights.max() + room)
     colours = eta_colours([each.eta for each in etas])
     zero = at(etas, 0.0)
     sensitivity_inset(

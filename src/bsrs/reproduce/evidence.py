@@ -111,8 +111,10 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
     return Tuned(tuple(float(one.eta) for one in above), scores, zero, best_of(scores, zero, seed=SEED))
 
 
-def curves(series: Sequence[Series]) -> list[Curve]:
+def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
     """Mean score over runs against steps, for each series of one task; dashed from the second variant on."""
+    from scipy.stats import sem
+
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
     variants = list(dict.fromkeys(each.variant for each in series))
     return [
@@ -122,6 +124,7 @@ def curves(series: Sequence[Series]) -> list[Curve]:
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS),
             dashed=variants.index(each.variant) > 0,
+            standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
         )
         for each in series
     ]

@@ -24,6 +24,7 @@ from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, 
 from bsrs.reproduce.evidence import Scope
 from bsrs.reproduce.further import draw_further
 from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
+from bsrs.stats.comparison import FEWEST_SEEDS
 from bsrs.stats.records import Series, read_run, read_runs, series_of
 from bsrs.stats.summary import summary
 from bsrs.store.names import folder_name
@@ -51,11 +52,15 @@ class Experiment:
     table: Callable[[Sequence[Series]], list[str]] | None = None
     """A table of its own, in Markdown."""
 
-    def configs(self, scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-        """Its runs at a scale, on these of its envs or, if none is named, on all."""
+    def configs(self, scale: str, envs: Sequence[str], seeds: int = 0) -> list[TrainingConfig]:
+        """Its runs at a scale, on these of its envs or, if none is named, on all; with other seeds than the scale's."""
         if self.plan is not None:
+            if seeds:
+                raise BadInput("--seeds: this experiment plans its own seeds")
             return self.plan(scale, envs)
-        return [config for config in expand(self.sweep(scale, envs)) if self.is_wanted(config)]
+        sweep = self.sweep(scale, envs)
+        sweep = dataclasses.replace(sweep, seeds=seeds) if seeds else sweep
+        return [config for config in expand(sweep) if self.is_wanted(config)]
 
     def sweep(self, scale: str, envs: Sequence[str]) -> SweepConfig:
         """At a scale, on these of its envs or, if none is named, on all."""
@@ -68,12 +73,14 @@ class Experiment:
 
     def scope(self, envs: Sequence[str]) -> Scope:
         """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
-        command = f"bsrs reproduce {self.preset.removeprefix('paper-')} --scale"
+        name, as_run, _ = self.preset.removeprefix("paper-").partition("-as-run")
+        command = f"bsrs reproduce {name}{' --as-run' if as_run else ''} --scale"
         if self.lengths is not None:
             return Scope(self.lengths(envs), f"{command} laptop")
         full = read_sweep(self.preset, "paper", {})
         one_of_each = expand(dataclasses.replace(full, env=tuple(envs) or full.env, eta=full.eta[:1], seeds=1))
-        where = f"a GPU cluster: {command} paper --executor slurm" if self.cluster else f"{command} paper"
+        command += " paper --seeds 10" if full.seeds < FEWEST_SEEDS else " paper"
+        where = f"a GPU cluster: {command} --executor slurm" if self.cluster else command
         return Scope({config.env: config.steps for config in one_of_each}, where)
 
     def claims(self, series: Sequence[Series]) -> list[Claim]:
@@ -109,8 +116,9 @@ class Reproduced:
 
 
 def reproduce(
-    name: str, scale: str, out: Path, options: SweepOptions, envs: Sequence[str] = (), *, train: bool = True
-) -> Reproduced:
+    name: str, scale: str, out: Path, options: SweepOptions, envs: Sequence[str] = (), *, seeds: int = 0,
+    as_run: bool = False, train: bool = True,
+) -> Reproduced:  # fmt: skip
     """Run, or continue, the sweep in `out`; draw its figures; judge its claims; write the report.
 
     Without training, of all runs that are in `out`, whatever their scale.
@@ -118,10 +126,12 @@ def reproduce(
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
+    if as_run:
+        experiment = dataclasses.replace(experiment, preset=f"{experiment.preset}-as-run")
     problems: dict[str, str] = {}
     unreadable: dict[Path, str] = {}
     if train:
-        configs = experiment.configs(scale, envs)
+        configs = experiment.configs(scale, envs, seeds)
         problems = run_sweep(configs, out, options).problems
         folders = [out / folder_name(config) for config in configs]
         runs = [read_run(folder) for folder in folders if (folder / "config.json").exists()]

@@ -69,8 +69,9 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     envs = ", ".join(sorted({one.env for one, _ in pairs}))
     etas = ", ".join(sorted({eta_label(one.eta) for one, _ in pairs}))
     wins = probability_of_improvement(first, second)
+    first_name, second_name = ("shaping" if value == "none" else value for value in values)
     shown = (
-        f"{values[0]} beats {values[1]} in {wins:.0%} of runs on {envs}, eta {etas},"
+        f"{first_name} beats {second_name} in {wins:.0%} of runs on {envs}, eta {etas},"
         f" by {effect.mean:+.2f} standard deviations over training"
     )
     return about(effect, shown)

@@ -14,7 +14,7 @@ from bsrs.stats.atari import game_name, human_normalised, reference_scores
 from bsrs.stats.comparison import improvement, relative_advantage
 from bsrs.stats.curves import area_under_curve, steps_to_threshold
 from bsrs.stats.records import Series, Task
-from bsrs.stats.resampling import Interval, bootstrap, iqm_interval
+from bsrs.stats.resampling import Interval, bootstrap
 
 SEED = 0
 
@@ -25,7 +25,7 @@ class Row:
 
     series: Series
     final: Interval
-    """Interquartile mean over runs of the final score."""
+    """Mean over runs of the final score."""
     area: Interval
     """Mean over runs of the mean score over training."""
     steps_to_level: float
@@ -58,7 +58,7 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
         advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=seed)
     return Row(
         series=series,
-        final=iqm_interval(final, seed=seed),
+        final=bootstrap(mean, final, seed=seed),
         area=bootstrap(mean, area, seed=seed),
         steps_to_level=steps_to_level,
         improvement=better,

@@ -69,6 +69,8 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{name} is not TOML: {error}") from None
+    if "like" in content:  # another preset with some settings changed
+        return read_sweep(str(content["like"]), scale, {**_table(content, "fields", name), **changes})
     return _at_scale(content, name, scale, changes)
 
 

@@ -3,7 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const state = {
-  task: 0, metric: "score", comparison: "final", hidden: new Set(), each: false, dark: false,
+  task: 0, metric: "score", comparison: "area", hidden: new Set(), each: false, dark: false,
   axis: "steps", logX: false, logY: false, smoothing: 0, allRuns: false, sort: null,
 };
 const ROWS_AT_FIRST = 100;
