@@ -62,12 +62,14 @@ def test_the_shaped_operator_on_many_tables(mdp, per_state, n_tables):
     q = rng.standard_normal((mdp.n_states, mdp.n_actions, n_tables))
     eta = rng.uniform(-0.5, 0.5, (mdp.n_states if per_state else 1, n_tables))
     expected = shaped_bellman(mdp, 0.9, q, eta)
-    value, new, outs = q.max(axis=1), q.copy(), (np.empty((mdp.n_states, n_tables)), np.empty((mdp.n_states, n_tables)))
-    change = kernels.shaped_step(kernels.compact(mdp), 0.9, eta, value, (1 + eta) * value, new, outs)
-    np.testing.assert_allclose(new, expected, atol=1e-12)
-    np.testing.assert_allclose(change, np.abs(expected - q).max(axis=(0, 1)), atol=1e-12)
-    np.testing.assert_allclose(outs[0], expected.max(axis=1), atol=1e-12)
-    np.testing.assert_allclose(outs[1], (1 + eta) * expected.max(axis=1), atol=1e-12)
+    for k in range(n_tables):
+        mine, now = np.ascontiguousarray(eta[:, k]), expected[..., k]
+        value, new, outs = q[..., k].max(axis=1), q[..., k].copy(), (np.empty(mdp.n_states), np.empty(mdp.n_states))
+        change = kernels.shaped_step(kernels.compact(mdp), 0.9, mine, value, (1 + mine) * value, new, outs)
+        np.testing.assert_allclose(new, now, atol=1e-12)
+        np.testing.assert_allclose(change, np.abs(now - q[..., k]).max(), atol=1e-12)
+        np.testing.assert_allclose(outs[0], now.max(axis=1), atol=1e-12)
+        np.testing.assert_allclose(outs[1], (1 + mine) * now.max(axis=1), atol=1e-12)
 
 
 class TestSolving:

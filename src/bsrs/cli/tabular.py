@@ -15,7 +15,7 @@ from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
 from bsrs.tabular.grids import GridMap
 from bsrs.tabular.mdp import MDP
-from bsrs.tabular.solve import Solution, solve_many
+from bsrs.tabular.solve import Solution
 from bsrs.tabular.solve import solve as solve_table
 from bsrs.tabular.sources import named_mdp
 
@@ -73,17 +73,9 @@ def sweep(config: SweepTable) -> None:
     if config.seeds < 1 or not config.eta:
         raise BadInput("a sweep needs at least one eta and one seed")
     mdp = _mdp(config)
-    init = tabular_theory.random_inits(mdp, range(config.seeds))
-    batch = solve_many(
-        mdp,
-        config.gamma,
-        eta=np.repeat(config.eta, config.seeds),
-        init=np.tile(init, (len(config.eta), 1, 1)),
-        tol=config.tol,
-        max_steps=config.max_steps,
+    steps, converged = tabular_theory.count_steps(
+        mdp, config.gamma, config.eta, seeds=range(config.seeds), tol=config.tol, max_steps=config.max_steps
     )
-    steps = batch.applications.reshape(len(config.eta), config.seeds)
-    converged = np.array([outcome == "converged" for outcome in batch.outcomes]).reshape(steps.shape)
     rows = [_sweep_row(*each) for each in zip(config.eta, steps, converged, strict=True)]
     if config.json:
         _print_json({"rows": rows})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 
-from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, WHITE
-from bsrs.tabular.grids import MOVES, GridMap
-from bsrs.tabular.mdp import Floats, Ints
+from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from bsrs.tabular.mdp import Floats
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, BLACK, GREY)
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), "-", "--", "-.")
@@ -46,29 +43,6 @@ def steps_against_eta(
         )
     ax.legend(loc="lower right", bbox_to_anchor=(0.93, 0.25), ncols=1, labelspacing=0.2)
     ax.set(xlabel="shape-scale η", ylabel="steps to a residual of 10⁻⁶")
-    return ax
-
-
-def gridworld(ax: Axes, grid: GridMap, policy: Ints) -> Axes:
-    """The map with the policy's arrows: walls grey, the goal orange, the start blue."""
-    height, width = grid.cells.shape
-    for row, column in np.argwhere(~grid.is_state):
-        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color=GREY, linewidth=0))
-    for letter, colour in (("G", ORANGE), ("S", SKY)):
-        for row, column in np.argwhere(grid.cells == letter):
-            ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color=colour, linewidth=0))
-    rows, columns = grid.positions()
-    moving = grid.cells[rows, columns] != "G"
-    down, right = np.array(MOVES)[policy[moving]].T
-    arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1.3, "pivot": "middle", "width": 0.01}
-    ax.quiver(columns[moving], rows[moving], right, down, headwidth=4, headlength=4, **arrows)
-    for row, column in np.argwhere(grid.cells == "G"):
-        ax.text(column, row, "G", ha="center", va="center", fontsize=8, fontweight="bold")
-    ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal", facecolor=WHITE)
-    ax.set_xticks(np.arange(width + 1) - 0.5, labels=[])
-    ax.set_yticks(np.arange(height + 1) - 0.5, labels=[])
-    ax.tick_params(length=0)
-    ax.spines[["top", "right"]].set_visible(True)
     return ax
 
 

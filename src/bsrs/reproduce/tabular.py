@@ -14,16 +14,24 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from bsrs.figures.boards import board_of, draw_layer
 from bsrs.figures.curves import Curve as LearningLine
 from bsrs.figures.curves import learning_curves
 from bsrs.figures.style import BLACK, BLUE, GREEN, ORANGE, new_figure, project_style, save
-from bsrs.figures.tabular import Steps, gridworld, optima, relative_steps, steps_against_eta
+from bsrs.figures.tabular import Steps, optima, relative_steps, steps_against_eta
 from bsrs.reproduce.relaxed_learning import ENVS, LearningCurve, compare_learning
 from bsrs.stats import Interval
-from bsrs.tabular import MDP, GridMap, grid_mdp, solve, solve_many
+from bsrs.tabular import MDP, GridMap, grid_mdp, solve
 from bsrs.tabular.mdp import Floats
 from bsrs.tabular.sources import named_mdp
-from bsrs.tabular.theory import empirical_limit, optimal_chain, proven_range, random_inits, spectral_limit
+from bsrs.tabular.theory import (
+    count_steps,
+    empirical_limit,
+    optimal_chain,
+    proven_range,
+    random_inits,
+    spectral_limit,
+)
 
 ADAPTIVE = ("aitken", "anderson", "spectral")
 INITS = 20
@@ -113,18 +121,10 @@ def _robustness() -> dict[str, list[Curve]]:
 
 
 def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, patience: int = 2) -> Curve:
-    """All etas and initialisations as one batch; a run `patience` times as long as plain iteration is given up."""
-    init = random_inits(mdp, range(inits))
-    plain = solve(mdp, gamma, init=init[0]).applications
-    batch = solve_many(
-        mdp,
-        gamma,
-        eta=np.repeat(etas, inits),
-        init=np.tile(init, (len(etas), 1, 1)),
-        max_steps=patience * plain,
-    )
-    converged = np.array([outcome == "converged" for outcome in batch.outcomes])
-    steps = np.where(converged, batch.applications, np.nan).reshape(len(etas), inits)
+    """A run `patience` times as long as plain iteration is given up."""
+    plain = solve(mdp, gamma, init=random_inits(mdp, range(1))[0]).applications
+    counts, converged = count_steps(mdp, gamma, etas, seeds=range(inits), max_steps=patience * plain)
+    steps = np.where(converged, counts, np.nan)
     return Curve(name, gamma, etas, steps)
 
 
@@ -160,7 +160,8 @@ def _draw_paper(numbers: Study) -> Figure:
     figure, ax = new_figure(6.4, 4.2)
     curve = numbers.paper
     steps_against_eta(ax, curve.etas, curve.steps, limits=numbers.limits, levels=numbers.adaptive)
-    gridworld(ax.inset_axes((0.665, 0.44, 0.27, 0.5)), GridMap.named("paper"), solve(grid_mdp("paper"), 0.8).policy)
+    solution, inset = solve(grid_mdp("paper"), 0.8), ax.inset_axes((0.665, 0.44, 0.27, 0.5))
+    draw_layer(inset, board_of("paper"), "", solution, (0.0, float(solution.value.max())))
     return figure
 
 

@@ -76,7 +76,9 @@ def _check_batch(mdp: MDP, init: Floats, eta: Floats, tol: float) -> None:
 class _Runs(Protocol):
     """Iterations that go on side by side."""
 
-    q: Floats  # (S, A, running)
+    @property
+    def q(self) -> Floats:
+        """(S, A, running)"""
 
     def step(self) -> Floats:
         """Apply the operator once to each; the sup-norms of the changes, (running,)."""
@@ -102,31 +104,35 @@ class _SciPyRuns:
 
 
 class _KernelRuns:
+    """One run after the other within a step: each has its arrays in one piece, (running, S) and (running, S, A)."""
+
     def __init__(self, mdp: MDP, gamma: float, q: Floats, scales: Floats, threads: int | None) -> None:
         from bsrs.tabular import kernels
 
         kernels.set_threads(threads)
-        self._kernels, self._gamma = kernels, gamma
+        self._step, self._gamma = kernels.shaped_step, gamma
         self._table = kernels.compact(mdp, q.dtype)
-        self.q, self._scales = q, scales
-        self._value = q.max(axis=1)  # (S, running)
+        self._q, self._scales = (np.ascontiguousarray(np.moveaxis(part, -1, 0)) for part in (q, scales))
+        self._value = self._q.max(axis=2)
         self._make_room()
+
+    @property
+    def q(self) -> Floats:
+        return np.moveaxis(self._q, 0, -1)
 
     def _make_room(self) -> None:
         self._scaled = (1 + self._scales) * self._value
         self._next = np.empty_like(self._value), np.empty_like(self._value)
 
     def step(self) -> Floats:
+        parts = zip(self._scales, self._value, self._scaled, self._q, zip(*self._next, strict=True), strict=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            change = self._kernels.shaped_step(
-                self._table, self._gamma, self._scales, self._value, self._scaled, self.q, self._next
-            )
+            change = [self._step(self._table, self._gamma, *part) for part in parts]
         (self._value, self._scaled), self._next = self._next, (self._value, self._scaled)
-        return change
+        return np.array(change)
 
     def keep(self, running: npt.NDArray[np.bool_]) -> None:
-        self.q, self._scales = (np.ascontiguousarray(part[..., running]) for part in (self.q, self._scales))
-        self._value = np.ascontiguousarray(self._value[:, running])
+        self._q, self._scales, self._value = self._q[running], self._scales[running], self._value[running]
         self._make_room()
 
 

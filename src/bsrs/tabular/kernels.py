@@ -140,19 +140,15 @@ def _restrict_irregular(table: Table, policy: Ints) -> Table:
 
 def shaped_step(
     table: Table, gamma: float, eta: Floats, value: Floats, scaled: Floats, q: Floats, outs: tuple[Floats, Floats]
-) -> Floats:
-    """The self-shaped operator on K tables at once: r - eta V(s) + gamma E (1 + eta) V(s').
+) -> float:
+    """The self-shaped operator, r - eta V(s) + gamma E (1 + eta) V(s').
 
-    `eta` is (1, K) or (S, K); `value` V and `scaled` (1 + eta) V are (S, K). `q`, (S, A, K), is overwritten, the new
-    V and (1 + eta) V go to `outs`. Returns, for each of the K, the sup-norm of the change of q: the paper's residual.
+    `eta` is (1,) or (S,); `value` is V and `scaled` (1 + eta) V, both (S,). `q`, (S, A), is overwritten, the new V and
+    (1 + eta) V go to `outs`. Returns the sup-norm of the change of q: the paper's residual.
     """
-    changes = np.zeros((_n_blocks(), eta.shape[1]), dtype=q.dtype)
-    arrays = (eta, value, scaled, q, *outs, changes)
-    if eta.shape[1] == 1:  # without the inner loops over K: about three times as fast
-        _shaped_step_of_one(*table.layout(), q.dtype.type(gamma), *(array.reshape(-1) for array in arrays))
-    else:
-        _shaped_step(*table.layout(), q.dtype.type(gamma), *arrays)
-    return np.asarray(changes.max(axis=0))  # a NaN, the end of a diverging run, stays one
+    changes = np.zeros(_n_blocks(), dtype=q.dtype)
+    _shaped_step(*table.layout(), q.dtype.type(gamma), eta, value, scaled, q.reshape(-1), *outs, changes)
+    return float(changes.max())  # a NaN, the end of a diverging run, stays one
 
 
 def copy(source: Floats, target: Floats) -> None:
@@ -241,40 +237,6 @@ def _restrict(columns, weights, rewards, actions, widths, policy, new_columns, n
 def _shaped_step(  # type: ignore[no-untyped-def]
     columns, weights, rewards, pointers, actions, widths, gamma, eta, value, scaled, q, new_value, new_scaled, changes
 ):
-    n_states, n_runs = value.shape[0], _U(value.shape[1])
-    n_blocks, n_actions, per_state = len(changes), _U(len(actions)), _U(len(eta) > 1)
-    for block in prange(n_blocks):
-        expected, best = np.empty(n_runs, dtype=value.dtype), np.empty(n_runs, dtype=value.dtype)
-        change = np.zeros(n_runs, dtype=value.dtype)
-        for s in range(_U(n_states * block // n_blocks), _U(n_states * (block + 1) // n_blocks)):
-            best[:] = -np.inf
-            for a in range(n_actions):
-                row = s * n_actions + a
-                first, last = _row_ends(pointers, widths, row)
-                expected[:] = 0
-                for j in range(first, last):
-                    column = _U(columns[j])
-                    for k in range(n_runs):
-                        if weights is None:
-                            expected[k] += scaled[column, k]
-                        else:
-                            expected[k] += weights[j] * scaled[column, k]
-                for k in range(n_runs):
-                    new = rewards[row] - eta[s * per_state, k] * value[s, k] + gamma * expected[k]
-                    moved = abs(new - q[s, a, k])
-                    q[s, a, k] = new
-                    change[k] = change[k] if moved <= change[k] else moved  # so that a NaN is kept
-                    best[k] = best[k] if best[k] >= new else new
-            for k in range(n_runs):
-                new_value[s, k] = best[k]
-                new_scaled[s, k] = (1 + eta[s * per_state, k]) * best[k]
-        changes[block] = change
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _shaped_step_of_one(  # type: ignore[no-untyped-def]
-    columns, weights, rewards, pointers, actions, widths, gamma, eta, value, scaled, q, new_value, new_scaled, changes
-):
     n_states, n_blocks = value.size, changes.size
     n_actions, per_state = _U(len(actions)), _U(eta.size > 1)
     for block in prange(n_blocks):
@@ -292,14 +254,6 @@ def _shaped_step_of_one(  # type: ignore[no-untyped-def]
             new_value[s] = best
             new_scaled[s] = (1 + scale) * best
         changes[block] = change
-
-
-@njit(inline="always")
-def _row_ends(pointers, widths, row):  # type: ignore[no-untyped-def]
-    if pointers is None:
-        return row * _U(len(widths)), (row + _U(1)) * _U(len(widths))
-    else:
-        return _U(pointers[row]), _U(pointers[row + _U(1)])
 
 
 @njit(parallel=True, cache=True, nogil=True)

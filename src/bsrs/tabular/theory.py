@@ -18,13 +18,15 @@ from scipy.sparse.linalg import eigs
 
 from bsrs.errors import BadInput
 from bsrs.rng import stream
-from bsrs.tabular.mdp import MDP, Floats, check_gamma
+from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import state_value
 from bsrs.tabular.solve import solve, solve_many
 from bsrs.tabular.spectrum import Complexes, best_relaxation, largest_relaxation
 
 # Up to this size of a communicating class all eigenvalues are computed; beyond it, the extreme ones.
 DENSE_LIMIT = 1000
+# Numbers in the Q tables that are iterated side by side.
+MOST_ENTRIES = 2_000_000
 
 
 def proven_range(gamma: float) -> tuple[float, float]:
@@ -111,16 +113,8 @@ class Fastest:
 
 def fastest_eta(mdp: MDP, gamma: float, *, limit: float, seeds: range = range(20), tol: float = 1e-6) -> Fastest:
     """The best constant in practice, among fifty from 0 up to the empirical `limit`: so one that can be used."""
-    init = random_inits(mdp, seeds)
     etas = np.linspace(0.0, limit, 50)
-    steps = np.array(
-        [
-            solve_many(
-                mdp, gamma, eta=np.full(len(init), eta), init=init, tol=tol, max_steps=1_000_000
-            ).applications.mean()
-            for eta in etas
-        ]
-    )
+    steps = count_steps(mdp, gamma, etas, seeds=seeds, tol=tol, max_steps=1_000_000)[0].mean(axis=1)
     best = int(steps.argmin())
     return Fastest(float(etas[best]), float(steps[best]), float(steps[0]))
 
@@ -133,6 +127,28 @@ def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
 def random_inits(mdp: MDP, seeds: range) -> Floats:
     """(K, S, A) first Q tables, uniform in [0, 1): the paper's random initialisations."""
     return np.stack([stream(seed, "q init").random(mdp.rewards.shape) for seed in seeds])
+
+
+def count_steps(
+    mdp: MDP, gamma: float, etas: npt.ArrayLike, *, seeds: range, tol: float = 1e-6, max_steps: int = 100_000
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """(E, K) applications of the self-shaped operator for each eta from each random start; whether each converged."""
+    init, scales = random_inits(mdp, seeds), np.asarray(etas, dtype=np.float64)
+    at_once = max(1, MOST_ENTRIES // init.size)
+    batches = [
+        solve_many(
+            mdp,
+            gamma,
+            eta=np.repeat(some, len(init)),
+            init=np.tile(init, (len(some), 1, 1)),
+            tol=tol,
+            max_steps=max_steps,
+        )
+        for some in np.split(scales, range(at_once, len(scales), at_once))
+    ]
+    counts = np.concatenate([batch.applications for batch in batches])
+    converged = np.array([outcome == "converged" for batch in batches for outcome in batch.outcomes])
+    return counts.reshape(len(scales), -1), converged.reshape(len(scales), -1)
 
 
 def empirical_limit(
@@ -150,11 +166,10 @@ def empirical_limit(
     the spectral one: far from the fixed point the greedy policy switches, and the iteration can be thrown about for
     ever; it is never above but for the finite patience.
     """
-    init = random_inits(mdp, seeds)
 
     def slowest(eta: float, max_steps: int) -> int | None:
-        batch = solve_many(mdp, gamma, eta=np.full(len(init), eta), init=init, tol=tol, max_steps=max_steps)
-        return int(batch.applications.max()) if set(batch.outcomes) == {"converged"} else None
+        steps, converged = count_steps(mdp, gamma, [eta], seeds=seeds, tol=tol, max_steps=max_steps)
+        return int(steps.max()) if converged.all() else None
 
     plain = slowest(0.0, 1_000_000)
     if plain is None:
