@@ -119,7 +119,8 @@ def draw() -> None:
             if found := records(folder, belongs):
                 save(folder, EXPERIMENTS[name].draw(found))
         for folder in OWN_PAGES:
-            save(folder, EXPERIMENTS[folder].draw(records(folder)))
+            if found := records(folder):
+                save(folder, EXPERIMENTS[folder].draw(found))
         for folder in set(folders()) - {"pong", *OWN_PAGES, *(folder for folder, _ in EXPERIMENT_RUNS.values())}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
