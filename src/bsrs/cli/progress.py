@@ -48,7 +48,7 @@ def _lines(steps: int, title: str) -> Iterator[Progress]:
         nonlocal last, waiting
         left = f"{duration((steps - step) / steps_per_s)} left" if step < steps and steps_per_s > 0 else ""
         waiting = f"{title}  step {step:,} of {steps:,}  {_told(steps_per_s, score, record)}  {left}".rstrip()
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and step < steps:  # the end is told at the end
             last = time.monotonic()
             print(waiting, file=sys.stderr, flush=True)
             waiting = ""

@@ -74,11 +74,20 @@ const xTitle = () => (isProfile() ? "human-normalised score" : inMinutes() ? "mi
 const yTitle = () => (isProfile() ? "share of runs above" : data.metrics[state.metric]);
 const plotOptions = { responsive: true, displayModeBar: false };
 
+/** What the runs on show reached, with a margin: bands that reach further end there, so that the lines stay legible. */
+function reached() {
+  const values = shown().map(record).flatMap((drawn) => [drawn.middle ?? [], ...drawn.each].flat()).filter((y) => y !== null);
+  if (!values.length || state.logY) return undefined;
+  const [low, high] = [Math.min, Math.max].map((pick) => values.reduce((a, b) => pick(a, b)));
+  const margin = 0.05 * (high - low || 1);
+  return [low - margin, high + margin];
+}
+
 function drawCurves() {
   const scale = (log) => (log ? "log" : "linear");
   const axes = {
     xaxis: { title: xTitle(), type: scale(state.logX) },
-    yaxis: { title: yTitle(), type: scale(state.logY) },
+    yaxis: { title: yTitle(), type: scale(state.logY), range: reached() },
   };
   Plotly.react("curves", shown().flatMap(curveTraces), layout(axes), plotOptions);
 }
