@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bsrs.config.algorithms import preset
 from bsrs.config.options import RunOptions
@@ -26,19 +28,27 @@ def show(what: str, number: int) -> None:
 
 
 def one_long_run(folder: Path, steps: int) -> None:
-    def progress(step: int, steps_per_s: float, score: float | None, train_return: float | None) -> None:
+    def progress(step: int, steps_per_s: float, score: float | None, record: Mapping[str, Any]) -> None:
         if step == 1_000 or step % (steps // 10) == 0:
             show("steps of one run", step)
 
-    config = preset("dqn", "classic", env="CartPole-v1", eta=0.5, seed=0, steps=steps, eval_every=25_000)
-    run([config], [folder], RunOptions(threads=1), progress)
+    rare = {
+        "train_freq": 16,
+        "gradient_steps": 1,
+        "eval_every": 25_000,
+    }  # the gradient steps are not what is tried here
+    config = preset("dqn", "classic", env="CartPole-v1", eta=0.0, seed=0, steps=steps, **rare)
+    (outcome,) = run([config], [folder], RunOptions(threads=1), progress)
+    assert outcome.step == steps, outcome
 
 
 def many_runs(folder: Path, runs: int) -> None:
     for seed in range(runs):
-        config = preset("dqn", "classic", env="CartPole-v1", eta=0.5, seed=seed, steps=1_500, eval_every=0)
-        run([config], [folder / str(seed)], RunOptions(threads=1, checkpoint_every=500))
-        if seed == 0 or (seed + 1) % (runs // 10) == 0:
+        config = preset(
+            "dqn", "classic", env="CartPole-v1", eta=0.5, seed=seed, steps=600, learning_starts=200, eval_every=0
+        )
+        run([config], [folder / str(seed)], RunOptions(threads=1, checkpoint_every=200))
+        if seed == 0 or (seed + 1) % max(runs // 10, 1) == 0:
             show("runs in one process", seed + 1)
 
 

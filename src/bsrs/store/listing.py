@@ -71,21 +71,31 @@ def found_runs(root: Path, which: RunFilter | None = None) -> list[tuple[Path, R
 
 def run_status(folder: Path) -> RunStatus:
     """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
+    about: dict[str, Any] = {
+        "name": folder.name,
+        "algorithm": "?",
+        "env": "?",
+        "eta": "?",
+        "seed": 0,
+        "steps": 0,
+        "config": {},
+    }
     try:
         config = read_config(folder)
-        about = (folder.name, config.algorithm, config.env, config.eta, config.seed, config.steps)
+        about |= {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
+        about["config"] = to_dict(config)
         result = read_result(folder)
         if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
             if "seal" not in result:
                 read_run(folder)  # nothing else tells whether its records are whole
             step = result["step"] if result["step"] is not None else pulse(folder).step
-            ended = (step, result["score"], result["outcome"], _age(folder), result["reason"], "seal" in result)
-            return RunStatus(*about, *ended, to_dict(config))
+            ended = {"step": step, "score": result["score"], "state": result["outcome"], "reason": result["reason"]}
+            return RunStatus(**about, **ended, age_s=_age(folder), sealed="seal" in result)
     except BadInput as error:
-        return RunStatus(folder.name, "?", "?", "?", 0, 0, 0, None, "damaged", _age(folder), str(error))
+        return RunStatus(**about, step=0, score=None, state="damaged", age_s=_age(folder), reason=str(error))
     beat = pulse(folder)
     state: State = "running" if is_held(folder / "lock") else "stopped"
-    return RunStatus(*about, beat.step, beat.score, state, _age(folder), config=to_dict(config))
+    return RunStatus(**about, step=beat.step, score=beat.score, state=state, age_s=_age(folder))
 
 
 def pulse(folder: Path) -> Pulse:
