@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bsrs
+from bsrs.agents.actor_critic import q_tape
 from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP
+from bsrs.agents.replay import Batch
 from bsrs.cli import main
 from bsrs.envs import make
 from bsrs.envs.defaults import spec_of
@@ -284,6 +286,14 @@ def test_a_module_of_this_folder_is_found(module_folder):
     assert make("own_module_here:Corridor", 1, 0, training=True).spec.obs_shape == (1,)  # the class itself
 
 
+def test_playing_an_env_that_cannot_be_drawn_is_one_sentence(tmp_path, capsys):
+    bsrs.DQN.of(Noise, **{**SHORT, "steps": 110}).learn().save(tmp_path / "run")
+    with pytest.raises(SystemExit) as stop:
+        main(["play", str(tmp_path / "run"), "--out", str(tmp_path / "film.gif")])
+    assert stop.value.code == 2
+    assert "cannot be drawn; expected one that takes render_mode='rgb_array'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("env", "says"),
     [
@@ -397,10 +407,44 @@ def test_observations_that_no_agent_takes_are_one_sentence(space, says):
         bsrs.DQN.of(noise(space), **SHORT)
 
 
-def test_images_for_td3_and_sac_are_refused_in_a_sentence():
-    for algorithm in (bsrs.TD3, bsrs.SAC):
-        with pytest.raises(BadInput, match="has images for observations; expected vectors"):
-            algorithm.of(noise(IMAGES[0][0], Box(-1, 1, (1,))), **SHORT)
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("algorithm", [bsrs.TD3, bsrs.SAC])
+@pytest.mark.parametrize("side", [24, 9])
+def test_images_for_td3_and_sac_get_a_convolutional_network_that_learns(algorithm, side, tmp_path):
+    env = noise(Box(0, 255, (side, side, 3), np.uint8), Box(-1, 1, (2,)))
+    agent = algorithm.of(env, eta=0.5, **{**SHORT, "steps": 130})
+    before = agent.agent.policy(0).tensors
+    assert agent.agent.population.replays[0].state()[0]["obs"].dtype == np.uint8
+    agent.learn().save(tmp_path / "run")
+    after = agent.agent.policy(0).tensors
+    encoder = [name for name in before if name.startswith("encoder/")]
+    assert len(encoder) == (8 if side == 24 else 6)
+    assert all(not torch.equal(before[name], after[name]) for name in encoder)
+    obs = env().reset(seed=0)[0]
+    again = algorithm.load(tmp_path / "run", env=env)
+    assert again.predict(obs) == pytest.approx(agent.predict(obs))
+    assert again.value(obs) == pytest.approx(agent.value(obs))
+    assert "1,000 observations" in again.export(tmp_path / "policy.pt", "torchscript")
+
+
+def test_the_encoder_follows_the_critics_gradient():
+    """Against automatic differentiation of the critics' loss, written out, through encoder and critics."""
+    env = noise(Box(0, 255, (24, 24, 3), np.uint8), Box(-1, 1, (2,)))
+    agent = bsrs.TD3.of(env, **SHORT).agent
+    rng = np.random.default_rng(0)
+    obs = torch.from_numpy(rng.integers(0, 256, (1, 16, 3, 24, 24), dtype=np.uint8))
+    action, grad_q = torch.rand(1, 16, 2), torch.rand(2, 16, 1)
+    parameters = list(agent.encoder.network.parameters())
+    loss = (q_tape(agent.critics.layers, agent.encoder.features(obs), action).output * grad_q).sum()
+    expected = torch.autograd.grad(loss, parameters)
+    found: list[torch.Tensor] = []
+    batch = agent.encoder.encode(Batch(obs, action, None, obs, None))
+    agent._stacks["encoder"].adam.descend = found.extend
+    with torch.inference_mode():
+        agent.encoder.learn(q_tape(agent.critics.layers, batch.obs, action), grad_q, agent._stacks)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_an_env_that_breaks_its_word_is_named():

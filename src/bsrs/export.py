@@ -49,11 +49,14 @@ class Policy(nn.Module):
         self.network = copy.deepcopy(agent.online if isinstance(agent, DQNAgent) else agent.actor)
         if not isinstance(self.network, StackedConv):
             self._numbers = nn.Parameter(self.network.weights.numbers)
+        self.encoder = None if isinstance(agent, DQNAgent) else copy.deepcopy(agent.encoder.network)
         self._range = None if isinstance(agent, DQNAgent) else [torch.tensor(end) for end in require_continuous(spec)]
 
     def forward(self, obs: Tensor) -> Tensor:
         arranged = obs.permute(0, *(axis + 1 for axis in self._axes)).reshape(-1, *self._shape)
         inputs = (arranged.to(torch.float32) * self._factor).unsqueeze(0)
+        if self.encoder is not None:
+            inputs = self.encoder(inputs)
         if isinstance(self.network, StackedConv):
             output: Tensor = self.network(inputs).squeeze(0)
         else:

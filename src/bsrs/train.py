@@ -101,7 +101,7 @@ class Loop:
                     self._checkpoint()
             outcomes = self._finish()
             if progress:
-                progress(self.step, watch.rate, self.members[0].score, {})
+                progress(self.step, watch.rate or watch.read(self.step), self.members[0].score, {})
             return outcomes
         finally:
             for member in self.members:

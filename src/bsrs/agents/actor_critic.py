@@ -15,13 +15,13 @@ from torch import Tensor
 
 from bsrs.agents.agent import Array
 from bsrs.agents.comparators import Comparators, Ingredients
+from bsrs.agents.encoder import Encoder
 from bsrs.agents.members import MemberTargets, Values, polyak_tau
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.config.actor_critic import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
-from bsrs.errors import BadInput
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
 
 
@@ -62,7 +62,7 @@ class ActionRange:
 
 
 class Networks:
-    """The members' actors and critics, each drawn from its own member's streams, and the target critics."""
+    """The members' encoders, actors and critics, each drawn from its member's streams, and the target critics."""
 
     def __init__(
         self,
@@ -72,12 +72,8 @@ class Networks:
         outputs_per_action: int,
         device: torch.device,
     ) -> None:
-        if spec.is_image:
-            raise BadInput(
-                f"env {spec.env!r} has images for observations; expected vectors: of the package's agents only DQN"
-                " takes images (gymnasium.wrappers.FlattenObservation makes vectors)"
-            )
-        hidden, n_obs = configs[0].hidden, spec.obs_shape[0]
+        self.encoder = Encoder(configs, spec, device)
+        hidden, n_obs = configs[0].hidden, self.encoder.size
         n_actions = spec.action_shape[0]
         seeds = [config.seed for config in configs]
         self.actor = StackedMLP(

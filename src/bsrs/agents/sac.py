@@ -84,6 +84,7 @@ class SACAgent:
         self.actions = ActionRange(spec)
         self.networks = nets = Networks(configs, spec, outputs_per_action=2, device=self.device)
         self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
+        self.encoder = nets.encoder
         self.temperatures = Temperatures(self.members, config.alpha, self.device)
         self.population = Population(
             configs,
@@ -103,6 +104,7 @@ class SACAgent:
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
             "temperatures": Stack.trained(self.temperatures, rates),
+            **self.encoder.stacks(rates),
             **self._comparators.stacks,
         }
         self._target_entropy = -float(self.actions.size) if config.target_entropy is None else config.target_entropy
@@ -115,12 +117,15 @@ class SACAgent:
             return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
         noise = self.population.noise("exploration", *shape)
         with torch.inference_mode():
-            action = self.sampled(self.population.tensor(obs), noise).action
+            action = self.sampled(self._features(obs), noise).action
         return self.actions.to_env(action.cpu().numpy())
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        return self.actions.to_env(self.mean_action(self.actor.layers, self.population.tensor(obs)).cpu().numpy())
+        return self.actions.to_env(self.mean_action(self.actor.layers, self._features(obs)).cpu().numpy())
+
+    def _features(self, obs: Array) -> Tensor:
+        return self.encoder.features(self.population.tensor(obs))
 
     def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
         """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
@@ -130,7 +135,7 @@ class SACAgent:
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.tensor(self.actions.from_env(action))
-        return q_values(self.critics.layers, self.population.tensor(obs), inside).cpu().numpy()
+        return q_values(self.critics.layers, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -145,7 +150,7 @@ class SACAgent:
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
         noise = self.population.noise("noise", 2, self.config.batch_size, self.actions.size)
-        return self.population.draw()._replace(noise=noise)
+        return self.encoder.encode(self.population.draw()._replace(noise=noise))
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
@@ -202,6 +207,7 @@ class SACAgent:
         target = target if target.ndim == 3 else target.unsqueeze(1)
         self._comparators.learn(target - q)
         grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
+        self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
@@ -245,6 +251,7 @@ class SACAgent:
     @torch.inference_mode()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target critics, without entropy, as returns are: (P, N, O) -> (P, N) each."""
+        obs = self.encoder.features(obs)
         action = self.mean_action(self.actor.layers, obs)
         online, target = (q_values(critics.layers, obs, action) for critics in (self.critics, self.target_critics))
         return min_over_critics(online), min_over_critics(target)

@@ -58,6 +58,7 @@ class TD3Agent:
         self.actions = ActionRange(spec)
         self.networks = nets = Networks(configs, spec, outputs_per_action=1, device=self.device)
         self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
+        self.encoder = nets.encoder
         self.target_actor = frozen_copy(self.actor)
         self.population = Population(
             configs,
@@ -77,6 +78,7 @@ class TD3Agent:
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
             "target_actor": Stack(self.target_actor, self.members, copy_of="policy"),
+            **self.encoder.stacks(rates),
             **self._comparators.stacks,
         }
         self.actor_optimizer, self.critic_optimizer = self._stacks["policy"].adam, self._stacks["critics"].adam
@@ -90,20 +92,23 @@ class TD3Agent:
             return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
         noise = self.population.noise("exploration", *shape)
         with torch.inference_mode():
-            action = mean_action(self.actor.layers, self.population.tensor(obs))
+            action = mean_action(self.actor.layers, self._features(obs))
             if self.config.exploration_noise:
                 action.add_(noise, alpha=self.config.exploration_noise).clamp_(-1, 1)
         return self.actions.to_env(action.cpu().numpy())
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        return self.actions.to_env(mean_action(self.actor.layers, self.population.tensor(obs)).cpu().numpy())
+        return self.actions.to_env(mean_action(self.actor.layers, self._features(obs)).cpu().numpy())
+
+    def _features(self, obs: Array) -> Tensor:
+        return self.encoder.features(self.population.tensor(obs))
 
     @torch.inference_mode()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.tensor(self.actions.from_env(action))
-        return q_values(self.critics.layers, self.population.tensor(obs), inside).cpu().numpy()
+        return q_values(self.critics.layers, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -118,7 +123,7 @@ class TD3Agent:
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
         noise = self.population.noise("noise", 1, self.config.batch_size, self.actions.size)
-        return self.population.draw()._replace(noise=noise)
+        return self.encoder.encode(self.population.draw()._replace(noise=noise))
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
@@ -160,6 +165,7 @@ class TD3Agent:
         target = target if target.ndim == 3 else target.unsqueeze(1)
         self._comparators.learn(target - q)
         grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
+        self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
@@ -199,6 +205,7 @@ class TD3Agent:
     @torch.inference_mode()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target networks: (P, N, O) -> (P, N) each."""
+        obs = self.encoder.features(obs)
         pairs = (self.critics, self.actor), (self.target_critics, self.target_actor)
         online, target = (q_values(critics.layers, obs, mean_action(actor.layers, obs)) for critics, actor in pairs)
         return min_over_critics(online), min_over_critics(target)

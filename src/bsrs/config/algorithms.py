@@ -115,7 +115,7 @@ _ROWS: dict[str, Algorithm] = {
             agent="bsrs.agents.sac:SACAgent",
             member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
-            suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
+            suits={"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"},
         ),
         Algorithm(
             name="tabular",
@@ -133,7 +133,7 @@ _ROWS: dict[str, Algorithm] = {
             agent="bsrs.agents.td3:TD3Agent",
             member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
-            suits={"gym:Pendulum-*": "pendulum", "*": "mujoco"},
+            suits={"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"},
         ),
     )
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -57,7 +59,7 @@ def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
         return lambda: _gym(env, maker())
     if ":" in env:
         found = module_env(env)
-        return lambda: _gym(env, _made(found, render) if isinstance(found, str) else found(**_options(render)))
+        return lambda: _gym(env, _made(found, render) if isinstance(found, str) else _shown(found, render))
     if _ATARI.fullmatch(env) and not _register_atari():
         raise MissingExtra(f"env {env!r}", "atari")
     if env not in gymnasium.registry:
@@ -131,7 +133,7 @@ def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
         with warnings.catch_warnings():
             # The paper's envs have newer versions; which one is wanted is the user's choice.
             warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
-            return gymnasium.make(env, disable_env_checker=True, **_options(render))
+            return _shown(partial(gymnasium.make, env, disable_env_checker=True), render)
     except gymnasium.error.DependencyNotInstalled as error:
         module = str(gymnasium.registry[env].entry_point)
         extra = next((extra for start, extra in _EXTRA_OF.items() if module.startswith(start)), None)
@@ -142,8 +144,12 @@ def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
         raise BadInput(f"env {env!r} cannot be made: {error}") from None
 
 
-def _options(render: bool) -> dict[str, str]:
-    return {"render_mode": "rgb_array"} if render else {}  # an env of the user's own may have no such option
+def _shown(make: Callable[..., Any], render: bool) -> Any:
+    """The env, one that can be drawn where that is wanted and it has the option, which one's own may lack."""
+    if render:
+        with suppress(TypeError):
+            return make(render_mode="rgb_array")
+    return make()
 
 
 def _actions(env: str, space: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsrs.envs.observations import Observations
-from bsrs.errors import EnvFault
+from bsrs.errors import BadInput, EnvFault
 
 Obs = NDArray[Any]
 Action = Any  # an int, or a float vector
@@ -86,6 +86,8 @@ class GymSingle:
         return obs
 
     def render(self) -> NDArray[np.uint8]:
+        if self._env.render_mode is None:
+            raise BadInput(f"env {self._name!r} cannot be drawn; expected one that takes render_mode='rgb_array'")
         return np.asarray(self._env.render(), dtype=np.uint8)
 
     def close(self) -> None:
