@@ -20,6 +20,7 @@ from bsrs.cli import main as cli
 from bsrs.cli.lab import PAGE
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
 from bsrs.report import Study, read_study, write_report
+from bsrs.reproduce.anatomy import draw_anatomy
 from bsrs.stats import Interval, area_under_curve, bootstrap, mean
 from bsrs.stats.records import Series, Task
 from bsrs.stats.summary import baseline_of, floor_of
@@ -35,12 +36,16 @@ FEWEST_SEEDS = 5
 
 def main() -> None:
     """All of them."""
-    study = read_study([ROOT / "results"])
+    folders = [folder for folder in sorted((ROOT / "results").iterdir()) if folder.is_dir()]
+    study = read_study([folder for folder in folders if folder.name != "anatomy"])
+    anatomy = read_study([ROOT / "results" / "anatomy"])
     with project_style():
         save(idea(), "idea")
         save(adaptive_eta(), "adaptive-eta")
         save(results(study), "results")
         save(choosing_eta(study), "choosing-eta")
+        for name, figure in draw_anatomy([row.series for row in anatomy.rows]).items():
+            save(figure, name)
     command("tabular solve --map Taxi-v4 --gamma 0.9 --plot", str(IMAGES / "values.png"))
     command("tabular theory --map FrozenLake-v1 --gamma 0.9 --plot", str(IMAGES / "eigenvalues.png"))
     screenshots()

@@ -12,9 +12,11 @@ LAB = "src/bsrs/data/lab"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add results/README.md with its pictures, CHANGELOG.md and the lab, with links as from inside the site."""
-    results = (ROOT / "results" / "README.md").read_text(encoding="utf-8").replace("](../docs/", "](../")
-    files.append(File.generated(config, "results/index.md", content=results))
+    """Add the pages of results/ with their pictures, CHANGELOG.md and the lab, with links as from inside the site."""
+    for page in sorted((ROOT / "results").rglob("README.md")):
+        text = page.read_text(encoding="utf-8").replace("../docs/", "../").replace("/README.md)", "/index.md)")
+        where = page.with_name("index.md").relative_to(ROOT).as_posix()
+        files.append(File.generated(config, where, content=text))
     for picture in sorted((ROOT / "results").glob("*/*.png")):
         where = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, where, abs_src_path=str(picture)))

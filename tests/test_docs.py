@@ -15,7 +15,11 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md", *(ROOT / "docs").glob("*.md")]
 PAGES += (ROOT / "examples").glob("*.md")
 # pages of the site that live elsewhere: see docs/hooks.py
-MOVED = {"results/index.md": "results/README.md", "changelog.md": "CHANGELOG.md"}
+MOVED = {
+    "results/index.md": "results/README.md",
+    "results/anatomy/index.md": "results/anatomy/README.md",
+    "changelog.md": "CHANGELOG.md",
+}
 
 
 def outside_code(text: str) -> str:
