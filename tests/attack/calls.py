@@ -26,6 +26,18 @@ CPU_SECONDS, WALL_SECONDS = 60, 300  # beyond either, a call hangs
 CRASHED = 70
 
 
+_stop: list[int] = []
+
+
+def stop_when_told() -> None:
+    """After SIGTERM the attack ends early, with the table of what was done until then."""
+    signal.signal(signal.SIGTERM, lambda number, frame: _stop.append(number))
+
+
+def stopped() -> bool:
+    return bool(_stop)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a call ended."""

@@ -98,6 +98,8 @@ def _finished(scratch: Path, whole: Path, counts: Counter[str]) -> list[str]:
     commands = {
         "runs": (["runs", str(scratch)], 0, "1 damaged"),
         "report": (["report", str(scratch), "-o", str(scratch / "page.html")], 0, ""),
+        "recommend": (["recommend", str(scratch)], 2, "is damaged and counts nowhere"),
+        "export": (["export", run], 2, "bsrs: "),
         "play": (["play", run, "--out", str(scratch / "film.gif"), "--most-steps", "3"], 2, "bsrs: "),
     }
     wrong = []

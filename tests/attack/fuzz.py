@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from attack.calls import Ended, bsrs, call, in_child
+from attack.calls import Ended, bsrs, call, in_child, stopped
 from attack.damage import FIRST, SECOND
+from bsrs.config.algorithms import config_type
+from bsrs.config.base import identity_of
 from bsrs.rng import stream
+from bsrs.store.files import checksum, read_bytes, write_sealed_json
 from bsrs.store.names import folder_name
 from sweeping import HereExecutor
 
 WORDS = """
-    -1 0 1e400 nan inf -inf 0.5 3 1_000 True None 0x10 １２ ../../../etc/passwd /dev/null /dev/zero / . ~ - -- =
+    -1 0 1e400 nan inf -inf 0.5 3 1_000 True None 0x10 １２ ../../../etc/passwd /dev/null /dev/zero . ~ - -- =
     %s%n {} [] linear:0:1:0 linear:0:1:5 piecewise: piecewise:5=1 cosine:1:2 anderson auto NoSuchEnv-v0 : a:
     nosuchmodule:Foo-v0 meta CartPole-v1 Pendulum-v1 FrozenLake-v1 garnet:5:2:2:0 garnet:-1:2:2:0
     garnet:9:9:99:0 99999999x99999999 3x3 0x0 cuda:99 cpu: a,b
@@ -39,6 +42,8 @@ COMMANDS = [
     "runs STORE --sql 'select eta from runs'",
     "report STORE -o OUT/page.html --group-by eta --title x",
     "play RUN --out OUT.gif --most-steps 2 --episodes 1 --seed 0 --fps 5",
+    "recommend STORE --json",
+    "export RUN --format torchscript --out OUT.pt",
     "presets dqn",
     "tabular solve --map 3x3 --gamma 0.9 --slip 0.1 --goal loop --eta 0 0.1 --tol 1e-3 --max-steps 99 --threads 1",
     "tabular sweep --map 3x3 --gamma 0.9 --eta 0 0.1 --seeds 2 --tol 1e-3 --max-steps 99",
@@ -164,6 +169,8 @@ def attack(root: Path, inputs: int, seed: int = 0) -> tuple[Counter[str], list[s
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     for first in range(0, inputs, 25):
+        if stopped():
+            break
         numbers = range(first, min(first + 25, inputs))
         for number, answer in in_child(numbers, lambda number: _try(root, number, seed)):
             kind, what, ended = answer if isinstance(answer, list) else (*_kind(number, seed)[:1], "", [answer, ""])
@@ -265,7 +272,7 @@ def _run_folder(scratch: Path, rng: Any) -> tuple[str, Ended]:
     if rng.random() < 0.5:
         _reseal(run)
         what += "sealed anew; "
-    command = str(rng.choice(list(FOLDER_COMMANDS), p=[0.35, 0.1, 0.05, 0.1, 0.05, 0.15, 0.2]))
+    command = str(rng.choice(list(FOLDER_COMMANDS), p=[0.5, 0.12, 0.05, 0.05, 0.03, 0.17, 0.08]))
     return f"{command}: {what}", FOLDER_COMMANDS[command](store, run, scratch)
 
 
@@ -303,7 +310,7 @@ def _mutate_json(path: Path, content: bytes, rng: Any) -> str:
     at = int(rng.integers(len(lines)))
     try:
         data = json.loads(lines[at])
-    except ValueError:
+    except (ValueError, RecursionError):
         return "left"
     where, name, value = data, None, JSON[int(rng.integers(len(JSON)))]
     while isinstance(where, (dict, list)) and where:
@@ -329,10 +336,7 @@ def _reseal(run: Path) -> None:
     _reseal_json(run / "checkpoint" / "state.json", "checksums", run / "checkpoint")
     config = run / "config.json"
     try:
-        from bsrs.config.algorithms import config_type
-        from bsrs.config.base import identity_of
-
-        content = json.loads(config.read_bytes())
+        content = json.loads(read_bytes(config))  # it may be a pipe by now
         content["identity"] = identity_of(config_type(content["algorithm"]), content["config"])
         config.write_text(json.dumps(content))
     except Exception:
@@ -340,10 +344,8 @@ def _reseal(run: Path) -> None:
 
 
 def _reseal_json(path: Path, key: str, folder: Path) -> None:
-    from bsrs.store.files import checksum, write_sealed_json
-
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bytes(path))
         content.pop("checksum", None)
         content[key] = {name: checksum(folder / name) for name in content[key]}
         write_sealed_json(path, content)

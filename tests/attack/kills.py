@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attack.calls import stopped
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.rng import stream
 from bsrs.store import read_run
@@ -112,7 +113,7 @@ def attack(kills: int, seed: int = 0, forkserver: int = 0) -> tuple[Counter[str]
         expected = remains(Path(folder) / "undisturbed")
         assert len(expected) == 6
         for number, how in enumerate(_kinds(rng)):
-            if counts.total() >= kills:
+            if counts.total() >= kills or stopped():
                 break
             root = Path(folder) / str(number)
             _live(root, how, counts, killer, rng, length)

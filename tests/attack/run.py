@@ -17,12 +17,13 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "SDL_VIDEODRIVER"):
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from attack import damage, fuzz, kills  # noqa: E402
-from attack.calls import import_everything  # noqa: E402
+from attack.calls import import_everything, stop_when_told  # noqa: E402
 
 
 def main(short: bool, parts: list[str]) -> int:
     began = time.monotonic()
     import_everything()
+    stop_when_told()
     number = SHORT if short else FULL
     counts: Counter[str] = Counter()
     wrong: list[str] = []

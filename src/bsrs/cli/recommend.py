@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from bsrs.errors import BadInput, printable
+from bsrs.errors import BadInput, printable, say
 
 if TYPE_CHECKING:
     from bsrs.stats.recommend import Recommendation
+    from bsrs.stats.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,13 @@ def recommend(arguments: RecommendArguments) -> None:
     from bsrs.stats.recommend import recommend as recommend_eta
     from bsrs.stats.records import read_runs, series_of
 
-    found = recommend_eta(series_of([run for folder in arguments.folders for run in read_runs(folder)[0]]))
+    runs: list[RunRecord] = []
+    for folder in arguments.folders:
+        read, damaged = read_runs(folder)
+        runs += read
+        for run, why in damaged.items():
+            say(f"{run.name} is damaged and counts nowhere: {why}")
+    found = recommend_eta(series_of(runs))
     if not found:
         folders = ", ".join(map(str, arguments.folders))
         raise BadInput(f"{folders}: no ended run with an eta other than 0; expected a sweep over eta")
