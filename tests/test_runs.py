@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -113,6 +114,15 @@ def test_one_table_for_pandas(store: Path) -> None:
     assert set(records[records.kind == "eval"].step) == {300}
     assert list(read_runs(store).state) == ["finished", "finished", "stopped"]
     assert len(read_records(store, RunFilter(eta=("0",)))) == 7
+
+
+def test_comma_separated_values_have_the_settings_as_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["runs", str(store), "--csv"])
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["eta"] for row in rows] == [str(eta) for eta in read_runs(store).eta]
+    assert {row["state"] for row in rows} == {"finished", "stopped"}
+    assert {row["hidden"] for row in rows} == {" ".join(map(str, FIRST.hidden))}
+    assert set(rows[0]) == set(read_runs(store).columns)
 
 
 def test_one_table_for_duckdb(store: Path) -> None:

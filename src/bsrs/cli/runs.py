@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -28,6 +30,8 @@ class RunsArguments(RunFilter):
     """A sweep's folder, or any folder with runs below it."""
     json: bool = False
     """Print one JSON document instead of a table."""
+    csv: bool = False
+    """Print comma-separated values instead, with a column for each setting of the configs."""
     sql: str = ""
     """Ask DuckDB instead: the tables are `runs` (a row each) and `records` (a row for each of their records)."""
 
@@ -41,6 +45,9 @@ def runs(arguments: RunsArguments) -> None:
     found = list_runs(arguments.folder, which)
     if arguments.json:
         print(json.dumps({"runs": [dataclasses.asdict(status) for status in found]}, indent=2))
+        return
+    if arguments.csv:
+        _print_csv(found)
         return
     _print_table(found)
     for status in found:
@@ -59,6 +66,19 @@ def _answer(folder: Path, which: RunFilter, sql: str) -> None:
         print(printable(str(connection.sql(sql)), keep="\n"))
     except duckdb.Error as error:
         raise BadInput(f"the question cannot be answered: {error}") from None
+
+
+def _print_csv(found: Sequence[RunStatus]) -> None:
+    from bsrs.store.table import run_row
+
+    def text(value: Any) -> str:
+        parts = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        return printable(" ".join(map(str, parts)))
+
+    rows = [{key: text(value) for key, value in run_row(status).items()} for status in found]
+    writer = csv.DictWriter(sys.stdout, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def _print_table(found: Sequence[RunStatus]) -> None:

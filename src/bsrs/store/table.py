@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bsrs.config.sweep import RunFilter
 from bsrs.errors import BadInput, MissingExtra
-from bsrs.store.listing import found_runs, list_runs
+from bsrs.store.listing import RunStatus, found_runs, list_runs
 from bsrs.store.read import read_metrics
 
 if TYPE_CHECKING:
@@ -21,8 +21,14 @@ _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
     """A row for each run: what `bsrs runs` shows, and every setting of its config."""
-    rows = [dataclasses.asdict(status) for status in list_runs(Path(root), which)]
-    return _pandas().DataFrame([row.pop("config") | row for row in rows])
+    return _pandas().DataFrame([run_row(status) for status in list_runs(Path(root), which)])
+
+
+def run_row(status: RunStatus) -> dict[str, Any]:
+    """One run as a flat row: the settings of its config, then how it is going."""
+    row = dataclasses.asdict(status)
+    settings: dict[str, Any] = row.pop("config")
+    return settings | row
 
 
 def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
