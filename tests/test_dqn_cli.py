@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -116,24 +115,3 @@ def test_a_race_gives_ratios_and_memory() -> None:
     assert results["slow"].report["steps"] == 31
     assert results["slow"].report["peak_mb"] > 5
     assert timing.median_ratio(results["fast"], results["slow"]) == pytest.approx(2, rel=0.2)
-
-
-def test_bench_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole benchmark on its small case; `bsrs bench dqn` adds Pong."""
-    import bsrs.bench.dqn as module
-
-    document = module.bench(quick=True, threads=1, cases=("CartPole",))
-    assert [row["agent"] for row in document["rows"]] == ["sb3", "bsrs", "bsrs", "bsrs"]
-    assert [row["eta"] for row in document["rows"]] == ["0", "0", "2", "auto"]
-    for row in document["rows"]:
-        assert set(row) == {"case", "agent", "eta", "steps_per_s", "ratio_to_sb3", "ratio_to_eta_2", "peak_mb"}
-        assert row["steps_per_s"] > 0
-    assert document["rows"][0]["ratio_to_sb3"] == 1
-    for share in document["shares"]:
-        parts = [share[name] for name in ("env", "acting", "sampling", "update", "rest")]
-        assert sum(parts) == pytest.approx(1, abs=0.01)
-    monkeypatch.setattr(module, "bench", lambda **settings: document)
-    main(["bench", "dqn", "--json"])
-    assert json.loads(capsys.readouterr().out) == document
-    main(["bench", "dqn"])
-    assert "ratio_to_sb3" in capsys.readouterr().out

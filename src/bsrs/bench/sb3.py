@@ -11,6 +11,7 @@ import statistics
 import time
 from typing import Any
 
+from bsrs.bench.timing import matrix_rate, operations
 from bsrs.errors import MissingExtra
 
 # Algorithm, env, gradient steps in a block: some 20 ms, and as many of TD3's steps with an actor update as without.
@@ -44,14 +45,17 @@ def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
     _add_two_forwards(yardstick)
     times = _time_in_turns([plain, shaped, yardstick, auto], steps, blocks)
     added, forwards = (_median_difference(times[0], other) for other in times[1:3])
+    shaped_ms = statistics.median(times[1])
+    per_step = operations(lambda: shaped.train(gradient_steps=steps, batch_size=shaped.batch_size)) / steps
     return {
         "SB3": f"{name} {env_id}",
         "plain ms": statistics.median(times[0]),
-        "shaped ms": statistics.median(times[1]),
+        "shaped ms": shaped_ms,
         "added ms": added,
         "two forwards ms": forwards,
         "added / two forwards": added / forwards,
-        "auto / shaped": (statistics.median(times[3]) + review) / statistics.median(times[1]),
+        "share_of_matrix_rate": round(per_step / shaped_ms * 1e3 / matrix_rate(), 3),
+        "auto / shaped": (statistics.median(times[3]) + review) / shaped_ms,
     }
 
 

@@ -6,19 +6,17 @@ takes longer than the limit is stopped and left out. Every answer is compared wi
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
 from typing import Any, Self
 
 import numpy as np
 
 from bsrs.bench.tabular_solvers import FAMILIES, Answer, Solvers
-from bsrs.bench.timing import Tell, silent
+from bsrs.bench.timing import Tell, Worker, matrix_rate, rotated, seconds_of, silent
 from bsrs.errors import unknown
 from bsrs.rng import stream
 from bsrs.tabular import MDP, grid_mdp, solve
@@ -92,16 +90,18 @@ def bench(plan: Plan, tell: Tell = silent) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     stopped: list[dict[str, Any]] = []
     best: list[dict[str, Any]] = []
+    rate = matrix_rate(threads=plan.threads)
     with ExitStack() as stack:
         contestants = [stack.enter_context(_Contestant(family, plan)) for family in plan.families]
         for case in plan.cases:
             tell(f"{case[0]}, gamma {case[1]:g}")
             results = _race(case, contestants, plan, tell)
+            arithmetic = 2 * TABLES[case[0]]().transitions.nnz / rate  # seconds of one application, at that rate
             for result in results.values():
                 if result.answer is None:
                     stopped.append({"mdp": case[0], "gamma": case[1], "solver": result.solver, "limit": plan.limit})
                 else:
-                    rows.append(_row(case, result, result.answer))
+                    rows.append(_row(case, result, result.answer, arithmetic))
             best += _best(case, results)
     tell("counting applications")
     tables = dict.fromkeys(table for table, _ in plan.cases)
@@ -146,8 +146,7 @@ def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan, tell: Tell
     solvers = [(contestant, name) for contestant in contestants for name in contestant.prepare(case)]
     results = {name: Result(name) for _, name in solvers}
     for turn in range(plan.rounds):
-        first = turn % len(solvers)
-        for contestant, name in solvers[first:] + solvers[:first]:
+        for contestant, name in rotated(solvers, turn):
             # One that took a long time is steady enough.
             if turn == 0 or results[name].median < plan.limit / 30:
                 _take(contestant, results[name])
@@ -182,7 +181,8 @@ def _check(case: Case, results: dict[str, Result]) -> None:
         result.policy_loss = float((exact - value).max()) / scale
 
 
-def _row(case: Case, result: Result, answer: Answer) -> dict[str, Any]:
+def _row(case: Case, result: Result, answer: Answer, arithmetic: float) -> dict[str, Any]:
+    share = None if answer.applications is None else answer.applications * arithmetic / result.median
     return {
         "mdp": case[0],
         "gamma": case[1],
@@ -190,6 +190,7 @@ def _row(case: Case, result: Result, answer: Answer) -> dict[str, Any]:
         "seconds": result.median,
         "applications": answer.applications,
         "sweeps": answer.sweeps,
+        "share_of_matrix_rate": share,
         "max_error": result.max_error,
         "policy_loss": result.policy_loss,
     }
@@ -216,69 +217,60 @@ def _best(case: Case, results: dict[str, Result]) -> list[dict[str, Any]]:
     ]
 
 
+class _Family:
+    """A family of solvers, in a process of its own."""
+
+    def __init__(self, family: str, threads: int) -> None:
+        self._family, self._threads = family, threads
+        self._solvers: Solvers = {}
+
+    def prepare(self, case: Case) -> list[str]:
+        """Make the solvers for this case; their names."""
+        table, gamma = case
+        self._solvers = FAMILIES[self._family](TABLES[table](), gamma, TOL, self._threads)
+        return list(self._solvers)
+
+    def run(self, solver: str) -> Answer:
+        """The answer of one solver."""
+        return _timed(self._solvers[solver])
+
+
 class _Contestant:
-    """A family of solvers in a process of its own, which can be stopped."""
+    """A family's process, which is stopped and started again where a solver takes longer than the limit."""
 
     def __init__(self, family: str, plan: Plan) -> None:
         self._family, self._plan = family, plan
         self._case: Case | None = None
-        self._start()
+        self._worker = self._started()
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._family, self._plan.threads), daemon=True)
-        self._process.start()
-        theirs.close()
+    def _started(self) -> Worker:
+        return Worker(_Family, family=self._family, threads=self._plan.threads)
 
     def prepare(self, case: Case) -> list[str]:
         """Make the solvers for this case; their names."""
         self._case = case
-        self._pipe.send(case)
-        try:
-            names: list[str] = self._pipe.recv()
-        except EOFError:
-            raise RuntimeError(f"the process of {self._family} died: its error is printed above") from None
+        self._worker.ask("prepare", case)
+        names: list[str] = self._worker.answer()
         return names
 
     def run(self, solver: str) -> Answer | None:
         """The answer of one solver; None if it takes longer than the limit or dies of it."""
-        self._pipe.send(solver)
+        self._worker.ask("run", solver)
         try:
-            if self._pipe.poll(self._plan.limit):
-                answer: Answer = self._pipe.recv()
-                return answer
-        except EOFError:
-            pass
-        self._process.kill()
-        self._process.join()
-        self._start()
-        assert self._case is not None, "prepare first"
-        self.prepare(self._case)
-        return None
+            answer: Answer = self._worker.answer(self._plan.limit)
+        except (TimeoutError, RuntimeError):
+            self._worker.close()
+            self._worker = self._started()
+            assert self._case is not None, "prepare first"
+            self.prepare(self._case)
+            return None
+        return answer
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pipe.close()  # the process ends when nobody asks any more
-        self._process.join()
-
-
-def _serve(pipe: Connection, family: str, threads: int) -> None:
-    """A case makes new solvers, a name runs one of them."""
-    solvers: Solvers = {}
-    while True:
-        try:
-            question: Case | str = pipe.recv()
-        except EOFError:
-            return
-        if isinstance(question, str):
-            pipe.send(_timed(solvers[question]))
-        else:
-            table, gamma = question
-            solvers = FAMILIES[family](TABLES[table](), gamma, TOL, threads)
-            pipe.send(list(solvers))
+        self._worker.close()
 
 
 def _timed(solver: Callable[[], Answer]) -> Answer:
@@ -303,8 +295,8 @@ def bandwidth(threads: int, side: int = 1000, rounds: int = 20) -> dict[str, flo
     kernels.copy(source, target)
     applying, copying = [], []
     for _ in range(rounds):
-        applying.append(_seconds(lambda: kernels.back_up(table, 0.99, value, out)))
-        copying.append(_seconds(lambda: kernels.copy(source, target)))
+        applying.append(seconds_of(lambda: kernels.back_up(table, 0.99, value, out)))
+        copying.append(seconds_of(lambda: kernels.copy(source, target)))
     ours, machine = moved / min(applying), 2 * source.nbytes / min(copying)
     return {
         "threads": float(threads),
@@ -314,9 +306,3 @@ def bandwidth(threads: int, side: int = 1000, rounds: int = 20) -> dict[str, flo
         "copy_gb_per_s": machine / 1e9,
         "share": ours / machine,
     }
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start

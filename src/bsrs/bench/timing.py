@@ -1,5 +1,5 @@
-"""A race: contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks,
-so that all see the same machine. What counts are ratios of medians."""
+"""Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
+all see the same machine. What counts are ratios of medians."""
 
 from __future__ import annotations
 
@@ -23,6 +23,52 @@ def silent(_line: str) -> None:
     """A `Tell` for those who do not watch."""
 
 
+class Worker:
+    """An object that `build(**settings)` makes in a process of its own; its methods are called over a pipe."""
+
+    def __init__(self, build: Callable[..., Any], **settings: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        """Call a method; `answer` has what it returns."""
+        self._pipe.send((method, arguments))
+
+    def answer(self, limit: float | None = None) -> Any:
+        """What the call returned; TimeoutError if that takes more than `limit` seconds."""
+        if not self._pipe.poll(limit):
+            raise TimeoutError
+        try:
+            return self._pipe.recv()
+        except EOFError:
+            raise RuntimeError("a contestant's process died: its error is printed above") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(pipe: Connection, build: Callable[..., Any], settings: dict[str, Any]) -> None:
+    served = build(**settings)
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(getattr(served, method)(*arguments))
+
+
 class Runner(Protocol):
     """What a contestant does, in its own process."""
 
@@ -33,61 +79,25 @@ class Runner(Protocol):
         """What else is to be known, at the end."""
 
 
-class Contestant:
-    """A `Runner` in a process of its own, made there by `build(**settings)`; or several such at the same time."""
+class _Timed:
+    """A `Runner` with a stopwatch."""
 
-    def __init__(self, build: Callable[..., Runner], *, processes: int = 1, **settings: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipes: list[Connection] = []
-        self._processes = []
-        for _ in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+    def __init__(self, runner: Callable[..., Runner], **settings: Any) -> None:
+        self._runner = runner(**settings)
 
     def run(self, steps: int) -> float:
-        """Steps per second of one block, of all processes together."""
-        return sum(steps / float(seconds) for seconds in self._ask(steps))
+        """Its steps per second."""
+        return steps / seconds_of(lambda: self._runner.run(steps))
 
     def report(self) -> dict[str, Any]:
-        """What the first process' runner reports, with the `peak_mb` of all of them."""
-        reports: list[dict[str, Any]] = self._ask(None)
-        return {**reports[0], "peak_mb": sum(report["peak_mb"] for report in reports)}
-
-    def _ask(self, question: int | None) -> list[Any]:
-        for pipe in self._pipes:
-            pipe.send(question)
-        try:
-            return [pipe.recv() for pipe in self._pipes]
-        except EOFError:
-            raise RuntimeError("a contestant's process died: its error is printed above") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.close()
-            process.terminate()
-            process.join()
+        return {**self._runner.report(), "peak_mb": peak_mb()}
 
 
-def _serve(pipe: Connection, build: Callable[..., Runner], settings: dict[str, Any]) -> None:
-    runner = build(**settings)
-    while True:
-        try:
-            steps = pipe.recv()
-        except EOFError:
-            return
-        if steps is None:
-            pipe.send({**runner.report(), "peak_mb": peak_mb()})
-        else:
-            start = time.perf_counter()
-            runner.run(steps)
-            pipe.send(time.perf_counter() - start)
+def seconds_of(call: Callable[[], object]) -> float:
+    """How long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def peak_mb() -> float:
@@ -101,7 +111,7 @@ class Result:
     """How a contestant did."""
 
     rates: tuple[float, ...]
-    """Steps per second of each block."""
+    """Steps per second of each block, of all its processes together."""
     report: dict[str, Any]
 
     @property
@@ -115,28 +125,42 @@ def race(
     steps: int,
     rounds: int,
     warm_up: int,
+    processes: int = 1,
     tell: Tell = silent,
 ) -> dict[str, Result]:
-    """All contestants by name, each `rounds` blocks of `steps` steps after one of `warm_up`, in turns."""
+    """All contestants by name, each `rounds` blocks of `steps` steps after one of `warm_up`, in turns. Each of them may
+    be several `processes` at the same time."""
     with ExitStack() as stack:
         contestants = {
-            name: stack.enter_context(Contestant(build, **settings)) for name, (build, settings) in builds.items()
+            name: [stack.enter_context(Worker(_Timed, runner=build, **given)) for _ in range(processes)]
+            for name, (build, given) in builds.items()
         }
-        for name, contestant in contestants.items():
+        for name, workers in contestants.items():
             tell(f"{name}: warming up")
-            contestant.run(warm_up)
+            _answers(workers, "run", warm_up)
         rates: dict[str, list[float]] = {name: [] for name in contestants}
         for turn in range(rounds):
             tell(f"round {turn + 1} of {rounds}")
-            for name in _rotated(list(contestants), turn):
-                rates[name].append(contestants[name].run(steps))
-        return {name: Result(tuple(rates[name]), contestant.report()) for name, contestant in contestants.items()}
+            for name in rotated(list(contestants), turn):
+                rates[name].append(sum(_answers(contestants[name], "run", steps)))
+        reports = {name: _answers(workers, "report") for name, workers in contestants.items()}
+    return {
+        name: Result(tuple(rates[name]), {**each[0], "peak_mb": sum(report["peak_mb"] for report in each)})
+        for name, each in reports.items()
+    }
 
 
-def _rotated(names: Sequence[str], turn: int) -> list[str]:
+def _answers(workers: Sequence[Worker], method: str, *arguments: Any) -> list[Any]:
+    """Of all of them, asked at the same time."""
+    for worker in workers:
+        worker.ask(method, *arguments)
+    return [worker.answer() for worker in workers]
+
+
+def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
     """Nobody is always first."""
-    shift = turn % len(names)
-    return [*names[shift:], *names[:shift]]
+    shift = turn % len(contestants)
+    return [*contestants[shift:], *contestants[:shift]]
 
 
 def time_shares(run: Callable[[], None], parts: Mapping[str, tuple[Any, str]]) -> dict[str, float]:
@@ -144,9 +168,7 @@ def time_shares(run: Callable[[], None], parts: Mapping[str, tuple[Any, str]]) -
     seconds: Counter[str] = Counter()
     for part, (owner, method) in parts.items():
         setattr(owner, method, _timed(getattr(owner, method), part, seconds))
-    start = time.perf_counter()
-    run()
-    total = time.perf_counter() - start
+    total = seconds_of(run)
     shares = {part: seconds[part] / total for part in parts}
     return {name: round(share, 3) for name, share in {**shares, "rest": 1 - sum(shares.values())}.items()}
 
@@ -164,3 +186,27 @@ def _timed(call: Callable[..., Any], part: str, seconds: Counter[str]) -> Callab
 def median_ratio(ours: Result, theirs: Result) -> float:
     """How many times as fast we were, the median over the rounds: neighbours in time are compared."""
     return statistics.median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))
+
+
+# ---- how near to the machine's own speed
+
+
+def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int = 20) -> float:
+    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    seconds = [seconds_of(lambda: torch.mm(a, b)) for _ in range(repetitions)]
+    torch.set_num_threads(before)
+    return float(2 * size**3 / sorted(seconds)[repetitions // 4])
+
+
+def operations(call: Callable[[], object]) -> float:
+    """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return float(counter.get_total_flops())

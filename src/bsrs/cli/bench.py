@@ -23,25 +23,22 @@ class BenchArguments:
 
 def dqn(arguments: BenchArguments) -> None:
     """Env steps per second of DQN."""
-    from bsrs.bench.dqn import bench
-
-    document = bench(quick=arguments.quick, threads=arguments.threads, tell=_tell)
-    if arguments.json:
-        print(json.dumps(document))
-        return
-    print_table("DQN, env steps per second while learning", document["rows"])
-    print_table("where our time goes", document["shares"])
+    _agents(arguments, "DQN", ("Pong", "CartPole", "MinAtar Breakout", "MinAtar Seaquest"))
 
 
 def td3(arguments: BenchArguments) -> None:
     """Env steps per second of TD3 and SAC."""
-    from bsrs.bench.td3 import bench
+    _agents(arguments, "TD3 and SAC on Pendulum", ("td3", "sac"))
 
-    document = bench(quick=arguments.quick, threads=arguments.threads, tell=_tell)
+
+def _agents(arguments: BenchArguments, title: str, cases: tuple[str, ...]) -> None:
+    from bsrs.bench.agents import bench
+
+    document = bench(cases, quick=arguments.quick, threads=arguments.threads, tell=_tell)
     if arguments.json:
         print(json.dumps(document))
         return
-    print_table("TD3 and SAC on Pendulum, env steps per second while learning", document["rows"])
+    print_table(f"{title}, env steps per second while learning", document["rows"])
     print_table("where our time goes", document["shares"])
 
 

@@ -1,0 +1,101 @@
+"""Stable-Baselines3's agents with our settings in its words, and with our networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bsrs.config.actor_critic import ActorCriticConfig
+from bsrs.config.training import OffPolicyConfig
+from bsrs.errors import MissingExtra
+
+_SAME_NAME = (
+    "batch_size",
+    "buffer_size",
+    "gamma",
+    "gradient_steps",
+    "learning_rate",
+    "learning_starts",
+    "train_freq",
+)
+_OF_ALGORITHM = {
+    "dqn": ("target_update_interval", "max_grad_norm", "exploration_initial_eps", "exploration_final_eps"),
+    "td3": ("tau", "policy_delay", "target_policy_noise", "target_noise_clip"),
+    "sac": ("tau",),
+}
+
+
+def sb3_model(algorithm: str, config: OffPolicyConfig) -> Any:
+    """The model, ready to `learn`."""
+    try:
+        import stable_baselines3
+    except ImportError:
+        raise MissingExtra("bsrs bench", "sb3") from None
+    settings = {name: getattr(config, name) for name in (*_SAME_NAME, *_OF_ALGORITHM[algorithm])}
+    policy, policy_kwargs = "MlpPolicy", dict[str, Any](net_arch=list(config.hidden))
+    if isinstance(config, ActorCriticConfig):
+        policy_kwargs["n_critics"] = config.n_critics
+    else:
+        settings["exploration_fraction"] = 1e-9
+    if config.env.startswith("MinAtar"):
+        policy_kwargs = {"net_arch": [], "features_extractor_class": _minatar_network()}
+    elif "NoFrameskip" in config.env:
+        policy, policy_kwargs = "CnnPolicy", {}
+    made = getattr(stable_baselines3, algorithm.upper())
+    return made(policy, _env(config.env), **settings, policy_kwargs=policy_kwargs, device="cpu", seed=0)
+
+
+def _env(env: str) -> Any:
+    from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+
+    if env.startswith("MinAtar"):
+        return DummyVecEnv([lambda: _minatar(env)])
+    if "NoFrameskip" in env:
+        import ale_py  # noqa: F401  registers the games
+
+        return VecFrameStack(make_atari_env(env, n_envs=1, seed=0), n_stack=4)
+    return make_vec_env(env, n_envs=1, seed=0)
+
+
+def _minatar(env: str) -> Any:
+    """MinAtar's own Gymnasium env, with the channels first, as PyTorch has them."""
+    import gymnasium
+    import numpy as np
+    from minatar.gym import register_envs
+
+    if env not in gymnasium.registry:
+        register_envs()
+    made = gymnasium.make(env, disable_env_checker=True)
+    height, width, channels = made.observation_space.shape
+    space = gymnasium.spaces.Box(0, 1, (channels, height, width), np.uint8)
+    return gymnasium.wrappers.TransformObservation(
+        made, lambda obs: obs.transpose(2, 0, 1).astype(np.uint8), observation_space=space
+    )
+
+
+def _minatar_network() -> Any:
+    """The network of Young and Tian (2019) up to its last layer."""
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+    from torch import nn
+
+    from bsrs.agents.nature import MINATAR
+
+    ((filters, kernel, stride),) = MINATAR.convolutions
+
+    class Features(BaseFeaturesExtractor):  # type: ignore[misc]
+        def __init__(self, observation_space: Any) -> None:
+            super().__init__(observation_space, MINATAR.hidden)
+            channels, height, width = observation_space.shape
+            side = [(length - kernel) // stride + 1 for length in (height, width)]
+            self.network = nn.Sequential(
+                nn.Conv2d(channels, filters, kernel, stride),
+                nn.ReLU(),
+                nn.Flatten(),
+                nn.Linear(filters * side[0] * side[1], MINATAR.hidden),
+                nn.ReLU(),
+            )
+
+        def forward(self, obs: Any) -> Any:
+            return self.network(obs)
+
+    return Features
