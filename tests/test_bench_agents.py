@@ -20,9 +20,9 @@ from bsrs.cli import main
 )
 def test_our_contestants_train(entry: Entry) -> None:
     ours = Ours(entry, threads=1, quick=True)
-    ours.run(204 if entry.members == 2 else 4)
+    ours.run(24 if entry.members == 2 else 4)
     report = ours.report()  # runs two more blocks
-    assert ours._loop.step == (306 if entry.members == 2 else 12)
+    assert ours._loop.step == (36 if entry.members == 2 else 12)
     assert sum(report["shares"].values()) == pytest.approx(1, abs=0.01)
     assert report["shares"]["update"] > 0.3
     assert report["operations"] > 0

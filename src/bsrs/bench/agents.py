@@ -73,7 +73,7 @@ class Entry:
         if not isinstance(config, DQNConfig):
             return config
         last = config.exploration_final_eps
-        return dataclasses.replace(config, learning_starts=100, exploration_initial_eps=last, exploration_fraction=0.0)
+        return dataclasses.replace(config, learning_starts=10, exploration_initial_eps=last, exploration_fraction=0.0)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,15 @@ def _race(contest: Contest, quick: bool, tell: Tell) -> dict[Entry, Result]:
     case = CASES[contest.entries[0].case]
     steps, rounds = (case.quick_steps, 3) if quick else (case.steps, 11)
     warm_up = max(160, steps)  # past the first batches, which are drawn from few transitions
-    results = race(builds, steps=steps, rounds=rounds, warm_up=warm_up, processes=contest.processes, tell=tell)
+    results = race(
+        builds,
+        steps=steps,
+        rounds=rounds,
+        warm_up=warm_up,
+        processes=contest.processes,
+        processor_time=contest.threads == 1,
+        tell=tell,
+    )
     return {entry: results[str(entry)] for entry in contest.entries}
 
 

@@ -82,22 +82,23 @@ class Runner(Protocol):
 class _Timed:
     """A `Runner` with a stopwatch."""
 
-    def __init__(self, runner: Callable[..., Runner], **settings: Any) -> None:
+    def __init__(self, runner: Callable[..., Runner], processor_time: bool, **settings: Any) -> None:
         self._runner = runner(**settings)
+        self._clock = time.process_time if processor_time else time.perf_counter
 
     def run(self, steps: int) -> float:
         """Its steps per second."""
-        return steps / seconds_of(lambda: self._runner.run(steps))
+        return steps / seconds_of(lambda: self._runner.run(steps), self._clock)
 
     def report(self) -> dict[str, Any]:
         return {**self._runner.report(), "peak_mb": peak_mb()}
 
 
-def seconds_of(call: Callable[[], object]) -> float:
+def seconds_of(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """How long a call takes."""
-    start = time.perf_counter()
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def peak_mb() -> float:
@@ -126,13 +127,18 @@ def race(
     rounds: int,
     warm_up: int,
     processes: int = 1,
+    processor_time: bool = False,
     tell: Tell = silent,
 ) -> dict[str, Result]:
     """All contestants by name, each `rounds` blocks of `steps` steps after one of `warm_up`, in turns. Each of them may
-    be several `processes` at the same time."""
+    be several `processes` at the same time. `processor_time` is for contestants with one thread: then other programs
+    do not count."""
     with ExitStack() as stack:
         contestants = {
-            name: [stack.enter_context(Worker(_Timed, runner=build, **given)) for _ in range(processes)]
+            name: [
+                stack.enter_context(Worker(_Timed, runner=build, processor_time=processor_time, **given))
+                for _ in range(processes)
+            ]
             for name, (build, given) in builds.items()
         }
         for name, workers in contestants.items():
@@ -192,13 +198,15 @@ def median_ratio(ours: Result, theirs: Result) -> float:
 
 
 def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int = 20) -> float:
-    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many."""
+    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many; on one
+    thread, of processor time."""
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     a, b = torch.randn(size, size), torch.randn(size, size)
-    seconds = [seconds_of(lambda: torch.mm(a, b)) for _ in range(repetitions)]
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    seconds = [seconds_of(lambda: torch.mm(a, b), clock) for _ in range(repetitions)]
     torch.set_num_threads(before)
     return float(2 * size**3 / sorted(seconds)[repetitions // 4])
 
