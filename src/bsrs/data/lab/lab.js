@@ -28,7 +28,7 @@
   const touch = matchMedia("(pointer: coarse)").matches;
   const HINT = `In each step every learner looks one move ahead from every cell. ${
     touch ? "Tap a cell to read its numbers; to draw, pick Wall." : "Point at a cell to read its numbers; drag on a board to draw walls."}`;
-  const BONUS = "Each triangle is a move. <b>Green</b>: it leads to a better cell than expected and earns a bonus; <b>red</b>: it costs.";
+  const BONUS = "Each triangle is a move. <b>Green</b>: the next cell is worth more even after γ, so the move earns a bonus; <b>red</b>: it costs.";
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   const state = { ...DEFAULTS };
