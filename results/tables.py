@@ -34,7 +34,7 @@ EXPERIMENT_RUNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 # Folders whose tables are in a README.md of their own.
-OWN_PAGES = ("anatomy",)
+OWN_PAGES = ("anatomy", "auto-eta")
 
 
 def main() -> None:

@@ -31,15 +31,21 @@ def is_wanted(config: TrainingConfig) -> bool:
 
 def by_setting(series: Sequence[Series]) -> dict[str, dict[str, Series]]:
     """Constants in the order of eta, online before split, then the others."""
-
-    def order(each: Series) -> tuple[bool, bool, Any]:
-        return isinstance(each.eta, str), _network(each) == "split", each.eta
-
     found: dict[str, dict[str, Series]] = {}
-    for each in sorted(series, key=order):
-        if is_wanted(each.config):
+    for each in sorted(series, key=_order):
+        if is_wanted(each.config) and each.env in judged_envs(series):
             found.setdefault(name_of(each), {})[each.env] = each
     return found
+
+
+def judged_envs(series: Sequence[Series]) -> list[str]:
+    """Those with plain and auto; the runs by which the rule was chosen name it in full, `auto:paired`."""
+    plain, auto = ({each.env for each in series if each.eta == eta} for eta in (0.0, "auto"))
+    return sorted(plain & auto)
+
+
+def _order(series: Series) -> tuple[bool, bool, Any]:
+    return isinstance(series.eta, str), _network(series) == "split", series.eta
 
 
 def name_of(series: Series) -> str:
@@ -87,7 +93,7 @@ def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
     settings = by_setting(series)
     if not {"plain", "auto"} <= settings.keys():
         return []
-    envs = sorted(settings["plain"].keys() & settings["auto"].keys())
+    envs = judged_envs(series)
     pairs = {env: (settings["auto"][env], settings["plain"][env]) for env in envs}
     lengths = {env: auto.config.steps for env, (auto, _) in pairs.items()}  # no length is the right one
     small = too_small([each for pair in pairs.values() for each in pair], dataclasses.replace(scope, steps=lengths))
@@ -129,6 +135,28 @@ def _claim(text: str, shown: str, effect: Comparison, verdict: Verdict, *, too_s
     return dataclasses.replace(claim, p=None, verdict="inconclusive" if too_small else verdict)
 
 
+def auto_table(series: Sequence[Series]) -> list[str]:
+    """Every setting on every env, those that chose the rule among them."""
+    lines = [
+        "| env | eta | seeds | steps | mean score over training | score at the end | diverged |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for env in sorted({each.env for each in series}):
+        here = [each for each in series if each.env == env and is_wanted(each.config)]
+        for each in sorted(here, key=_order):
+            scores = " | ".join(
+                _with_interval(bootstrap(mean, value(each)[:, None], seed=SEED)) for value in (area, final)
+            )
+            cells = f"{len(each.seeds)} | {each.config.steps:,} | {scores} | {each.diverged or ''}"
+            lines.append(f"| {env} | {name_of(each)} | {cells} |")
+    return lines
+
+
+def _with_interval(found: Interval) -> str:
+    estimate, low, high = (float(part) for part in (found.estimate, found.low, found.high))
+    return f"{estimate:.4g} [{low:.4g}, {high:.4g}]" if np.isfinite([low, high]).all() else f"{estimate:.4g}"
+
+
 # --------------------------------------------------------------------------------------------------------------
 # The figure.
 
@@ -136,7 +164,7 @@ def _claim(text: str, shown: str, effect: Comparison, verdict: Verdict, *, too_s
 def draw_auto(series: Sequence[Series]) -> dict[str, Figure]:
     """Above: every setting on each env, and over all of them. Below: what auto did over time."""
     settings = by_setting(series)
-    envs = sorted({each.env for each in series})
+    envs = judged_envs(series)
     figure, axes = new_figure(3.1 * (len(envs) + 1), 5.2, 2, len(envs) + 1, squeeze=False, height_ratios=(1.6, 1))
     for column, env in enumerate(envs):
         here = {name: runs[env] for name, runs in settings.items() if env in runs}

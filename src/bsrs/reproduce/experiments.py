@@ -18,7 +18,7 @@ from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
 from bsrs.reproduce.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
 from bsrs.reproduce.atari import draw_atari, judge_atari
-from bsrs.reproduce.auto_eta import draw_auto, is_wanted, judge_auto
+from bsrs.reproduce.auto_eta import auto_table, draw_auto, is_wanted, judge_auto
 from bsrs.reproduce.claims import Claim, corrected, write_claims
 from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
 from bsrs.reproduce.evidence import Scope
@@ -99,7 +99,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "target-ablation": Experiment(
         "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
     ),
-    "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted),
+    "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted, table=auto_table),
     "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),
     "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
 }
