@@ -146,13 +146,14 @@ def against_nothing(values: Array) -> Comparison:
 
 
 def seeds_needed(a: Array, b: Array) -> str:
-    """How many seeds would settle a comparison, if the difference that was seen is the true one."""
+    """How many seeds would settle a comparison that is open, if the difference that was seen is the true one."""
     gap = np.asarray(a) - np.asarray(b)
     mean, spread = abs(float(gap.mean())), float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
     if mean == 0 or spread == 0:
         return "more seeds"
-    needed = math.ceil(((1.96 + 0.84) * spread / mean) ** 2)  # 5 %, two-sided, with a power of 80 %
-    return f"about {max(needed, 6):,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
+    # 5 % two-sided, corrected for the seven questions of a kind, with a power of 80 %
+    needed = max(math.ceil(((2.69 + 0.84) * spread / mean) ** 2), len(gap) + 1)
+    return f"about {needed:,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -184,12 +185,19 @@ def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
     found: list[Claim] = []
     for env, own in by_cell(series).items():
-        found += corrected([_beats(env, own, what, cell, scope) for what, cell in AGAINST.items()])
-        comparators = {name: cell for cell, name in PAPERS.items() if cell in own}
-        comparators |= {f"{name} at the same eta": f"{cell}, matched" for name, cell in comparators.items()}
-        found += corrected([_beats(env, own, what, cell, scope) for what, cell in comparators.items() if cell in own])
-        found += corrected([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
+        known = cells(own_algorithm(own), ETAS[env])
+        names = {**PAPERS, **{f"{cell}, matched": f"{name} at the same eta" for cell, name in PAPERS.items()}}
+        comparators = {names[cell]: cell for cell in known if cell in names}
+        for questions in (AGAINST, comparators):
+            found += _together([_beats(env, own, what, cell, scope) for what, cell in questions.items()])
+        found += _together([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
     return found
+
+
+def _together(claims: Sequence[Claim]) -> list[Claim]:
+    """Corrected for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
+    asked = corrected([dataclasses.replace(claim, p=1.0) if claim.p is None else claim for claim in claims])
+    return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
 
 
 def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
