@@ -125,6 +125,32 @@ def test_a_system_error_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "File name too long" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "dqn", "--env", "CartPole-v1", "--eta"], "has no value"),
+        (["train", "dqn", "--env", ":"], "is no name of a module"),
+        (["runs", ".", "--plugin", "../../../etc/passwd"], "is no name of a module"),
+    ],
+)
+def test_what_the_attack_found(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_an_empty_folder_can_be_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["runs", str(tmp_path), "--sql", "select eta, step from runs join records using (name, eta, step)"])
+    assert "0 rows" in capsys.readouterr().out
+
+
+def test_a_sweep_file_cannot_name_the_algorithm_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('algorithm = "dqn"\nenv = ["CartPole-v1"]\n[fields]\nalgorithm = "dqn"\n')
+    with pytest.raises(BadInput, match="unknown field 'algorithm'"):
+        expand(read_sweep(str(tmp_path / "a.toml"), "", {}))
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Actions that are not numbers
 

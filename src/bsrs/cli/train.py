@@ -12,6 +12,7 @@ from bsrs.cli.flags import algorithm_flags, number_or_text, set_flags
 from bsrs.config.algorithms import preset
 from bsrs.config.options import RunOptions
 from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ def train(algorithm: str, arguments: TrainArguments) -> None:
     from bsrs.cli.progress import show_progress
     from bsrs.run import run
 
+    if not arguments.eta or not arguments.seed:
+        raise BadInput("--eta or --seed has no value; expected at least one")
     configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     folders = _folders(configs, arguments.out)
     options = RunOptions(**{field.name: getattr(arguments, field.name) for field in fields(RunOptions)})

@@ -199,7 +199,7 @@ def config_type(algorithm: str) -> type[TrainingConfig]:
     return find_algorithm(algorithm).config_class
 
 
-def preset(algorithm: str, name: str, **fields: Any) -> TrainingConfig:
+def preset(algorithm: str, name: str, /, **fields: Any) -> TrainingConfig:
     """The config of a preset, with `fields` (at least `env`) in place of what it says."""
     row = find_algorithm(algorithm)
     if name not in row.presets:
@@ -214,8 +214,8 @@ def suitable_preset(algorithm: str, kind: str, env: str) -> str:
 
 def use_plugin(module: str) -> None:
     """Take the algorithms that `module` registers, in this process and in the workers that it starts."""
+    import_from_here(module, "to be a plugin")
     os.environ[PLUGINS] = ",".join(filter(None, (os.environ.get(PLUGINS), module)))
-    _import_plugins()
 
 
 def _import_plugins() -> None:

@@ -12,6 +12,8 @@ from bsrs.errors import BadInput
 
 def import_from_here(name: str, purpose: str) -> ModuleType:
     """Import a module that is installed or lies in this folder, where the command `bsrs` itself would not look."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise BadInput(f"{name[:80]!r} {purpose} is no name of a module")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:

@@ -22,7 +22,7 @@ def spec_of(env: str) -> EnvSpec:
     return envs.spec
 
 
-def default_preset(algorithm: str, env: str, **fields: Any) -> TrainingConfig:
+def default_preset(algorithm: str, env: str, /, **fields: Any) -> TrainingConfig:
     """The preset that suits the kind of env, with `fields` in place of what it says."""
     kind = spec_of(env).kind if find_algorithm(algorithm).agent else "table"
     return preset(algorithm, suitable_preset(algorithm, kind, env), env=env, **fields)

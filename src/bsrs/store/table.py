@@ -21,7 +21,9 @@ _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
     """A row for each run: what `bsrs runs` shows, and every setting of its config."""
-    return _pandas().DataFrame([run_row(status) for status in list_runs(Path(root), which)])
+    rows = [run_row(status) for status in list_runs(Path(root), which)]
+    columns = None if rows else [field.name for field in dataclasses.fields(RunStatus) if field.name != "config"]
+    return _pandas().DataFrame(rows, columns=columns)
 
 
 def run_row(status: RunStatus) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFra
             rows += [run | line for line in read_metrics(folder)]
         except BadInput as error:
             warnings.warn(f"the run {status.name} is damaged and left out: {error}", stacklevel=2)
-    return _pandas().DataFrame(rows)
+    return _pandas().DataFrame(rows, columns=None if rows else [*_OF_THE_RUN, "kind", "step"])
 
 
 def connect(root: Path | str, which: RunFilter | None = None) -> duckdb.DuckDBPyConnection:
