@@ -243,6 +243,14 @@ def test_text_of_a_folder_does_not_act_on_the_terminal(tmp_path: Path, capsys: p
     assert [status.state for status in list_runs(tmp_path)] == ["failed"]
 
 
+def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "a\udcff", config("CartPole-v1", 0.0, 0), [1.0])
+    main(["report", str(tmp_path / "a\udcff"), "-o", str(tmp_path / "b\udcff")])
+    assert (tmp_path / "b\udcff").stat().st_size > 1_000_000
+    main(["runs", str(tmp_path)])
+    assert "1 finished" in capsys.readouterr().out
+
+
 def test_limits_leave_every_preset_alone() -> None:
     """The largest that we know of is the paper's own."""
     from bsrs.config.algorithms import algorithms, preset

@@ -7,6 +7,7 @@ its function takes one frozen config dataclass, from which tyro makes the flags.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import typing
@@ -55,6 +56,9 @@ COMMANDS: Commands = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Bad input is one sentence on standard error and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         _dispatch(_take_plugins(words))
     except BadInput as error:

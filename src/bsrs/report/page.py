@@ -45,7 +45,7 @@ def write_report(study: Study, out: Path) -> Path:
     )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(html, encoding="utf-8")
+        out.write_text(html, encoding="utf-8", errors="replace")  # names of files need not be text
     except OSError as error:
         raise BadInput(f"{out} cannot be written: {error.strerror}") from None
     return out
