@@ -73,7 +73,7 @@ def test_the_preset_suits_the_env_unless_one_is_named(tmp_path: Path) -> None:
         ("--env CartPole-v1 --preset atri", "unknown dqn preset 'atri': did you mean atari"),
         ("--env CartPole-v1 --double --temperature 0.1", "double and temperature"),
         ("--env CartPole-v1 --control rescaled --eta -2", "expected a constant number above -1"),
-        ("--env CartPole-v1 --device moon", "device 'moon' cannot be used"),
+        ("--env CartPole-v1 --device moon", "bsrs: device is 'moon'; expected cpu"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_folder(

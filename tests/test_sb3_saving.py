@@ -288,7 +288,7 @@ def set_field(*names: str, value: Any) -> Any:
         (set_field("eta", "type", value="Lineal"), "did you mean Linear"),
         (set_field("eta", "type", value="BadInput"), "unknown eta"),
         (set_field("eta", "start", value="1"), "expected float"),
-        (set_field("eta", "steps", value=0), "expected one number at every step"),
+        (set_field("eta", "steps", value=0), "the schedule of eta has 0 steps; expected at least 1"),
         (set_field("eta", "extra", value=1), "extra"),
         (set_field("eta", value=[1.0, 2.0]), "cannot be restored"),
         (set_field("eta", value=float("nan")), "finite"),

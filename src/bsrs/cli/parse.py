@@ -76,4 +76,5 @@ def _sentence(box: str) -> str:
     sentence = " ".join(" ".join(lines[:end]).split())
     sentence = re.sub(r"no type matching \{None\}\|(.+?) could be instantiated from", r"expected \1, not", sentence)
     sentence = sentence.replace("('None', ", "(")
+    sentence = re.sub(r"^Error parsing [A-Z]\w*: ", "", sentence)  # what a config itself says needs no name of a class
     return re.sub(r"Error parsing \S*/", "Error parsing ", sentence).rstrip(".")  # of several names the last
