@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bsrs import DQN
-from bsrs.agents.agent import Array
+from bsrs.agents.agent import Array, State
 from bsrs.cli import main
 from bsrs.config.base import identity_of, to_dict
 from bsrs.config.options import RunOptions
@@ -21,9 +21,10 @@ from bsrs.config.training import OffPolicyConfig, TrainingConfig
 from bsrs.errors import BadInput, printable
 from bsrs.run import Records, make_agent
 from bsrs.scales import as_scale
-from bsrs.store import read_model, read_run
+from bsrs.store import checkpoint, read_model, read_run
 from bsrs.store.listing import list_runs
 from bsrs.sweep.plan import expand, read_sweep
+from bsrs.tabular.grids import GridMap
 from bsrs.train import Loop
 from run_folders import config, write_run
 from sweeping import begin, small_sweep
@@ -249,6 +250,19 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (tmp_path / "b\udcff").stat().st_size > 1_000_000
     main(["runs", str(tmp_path)])
     assert "1 finished" in capsys.readouterr().out
+
+
+def test_a_map_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "map").write_bytes(b"SF\xc5G")
+    with pytest.raises(BadInput, match="unknown letter"):
+        GridMap.named(str(tmp_path / "map"))
+
+
+def test_a_checkpoint_without_an_agent(tmp_path: Path) -> None:
+    folder = begin(expand(small_sweep())[0], tmp_path)
+    checkpoint.save(folder / "checkpoint", State(info={"step": 1}), {})
+    with pytest.raises(BadInput, match=r"checkpoint .* is damaged"):
+        read_model(folder)
 
 
 def test_limits_leave_every_preset_alone() -> None:

@@ -227,5 +227,8 @@ def _read_policy(folder: Path) -> State:
         raise Damaged(f"{path} is damaged: {error}") from None
     if loaded is None:
         raise BadInput(f"the run {folder} has no model: it was removed, or the run stopped before its first checkpoint")
-    networks = loaded[0].part("agent").tensors
+    try:
+        networks = loaded[0].part("agent").tensors
+    except (KeyError, TypeError) as error:
+        raise Damaged(f"the checkpoint of {folder} is damaged: {error}") from None
     return State({name.removeprefix("policy/"): tensor for name, tensor in networks.items()})

@@ -80,7 +80,7 @@ class GridMap:
         if len(name.split()) > 1 or (name and set(name) <= LETTERS):
             return cls.parse(name)
         if Path(name).is_file():
-            return cls.parse(Path(name).read_text(encoding="utf-8"))
+            return cls.parse(Path(name).read_text(encoding="utf-8", errors="replace"))
         if Path(name).suffix or Path(name).name != name:
             raise BadInput(
                 f"map file {name} does not exist; expected a text file with rows of the letters F, S, G and W"
