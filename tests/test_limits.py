@@ -131,6 +131,7 @@ def test_a_system_error_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["train", "dqn", "--env", "CartPole-v1", "--eta"], "has no value"),
         (["train", "dqn", "--env", ":"], "is no name of a module"),
+        (["export", "run", "--out", "."], "is a folder; expected a file"),
         (["runs", ".", "--plugin", "../../../etc/passwd"], "is no name of a module"),
     ],
 )

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from bsrs.errors import BadInput
+
 
 @dataclass(frozen=True)
 class ExportArguments:
@@ -31,4 +33,6 @@ def export(arguments: ExportArguments) -> None:
     from bsrs.learners import load
 
     out = arguments.out or arguments.run / f"policy{SUFFIX[arguments.format]}"
+    if out.is_dir():
+        raise BadInput(f"{out} is a folder; expected a file to write the policy to")
     print(load(arguments.run, env=arguments.env or None, trust=arguments.trust).export(out, arguments.format))
