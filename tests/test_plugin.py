@@ -113,5 +113,5 @@ def test_members_differ_in_what_the_row_allows() -> None:
     from bsrs.run import make_agent
 
     configs = [DQNConfig(env="CartPole-v1", steps=100, gamma=gamma) for gamma in (0.9, 0.8)]
-    with pytest.raises(BadInput, match=r"differ in gamma; expected .*eta.* and seed only"):
+    with pytest.raises(BadInput, match=r"differ in gamma; expected .*\beta\b.*\bseed\b.* only"):
         make_agent(configs)

@@ -82,11 +82,14 @@ def test_it_loads_without_a_word_on_the_console_and_asks_nothing_of_the_net(open
 
 
 def test_a_toggle_changes_the_plot_and_back(opened: Any) -> None:
+    size = opened.get_window_size()
+    opened.set_window_size(size["width"], 2400)  # a screenshot of an element shows what is in sight
     before = opened.find_element("id", "curves").screenshot_as_png
     _click(opened, "#chips .chip:nth-child(2)")
     assert _names(opened) == ["η = 0", "η = 2", "η = 10"]
     assert opened.find_element("css selector", "#chips .chip:nth-child(2)").get_attribute("aria-pressed") == "false"
     assert opened.find_element("id", "curves").screenshot_as_png != before
+    opened.set_window_size(size["width"], size["height"])
     _click(opened, "#none")
     assert _names(opened) == []
     _click(opened, "#all")

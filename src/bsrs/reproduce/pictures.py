@@ -20,8 +20,10 @@ DRAWS = 1_000
 
 def improvement_figure(rows: Sequence[Row]) -> Figure:
     """Each series against its baseline."""
-    figure, ax = new_figure(5.5, 0.8 + 0.32 * len(rows))
-    improvement(ax, [series_label(row.series) for row in rows], stacked([row.improvement for row in rows]))
+    labels = [series_label(row.series) for row in rows]
+    # Room for the longest label: variants that differ in many settings have long ones.
+    figure, ax = new_figure(max(5.5, 3.5 + 0.075 * max(map(len, labels))), 0.8 + 0.32 * len(rows))
+    improvement(ax, labels, stacked([row.improvement for row in rows]))
     return figure
 
 
