@@ -1,4 +1,7 @@
-"""Small agents with target networks that differ, and batches for them: for tests of what a gradient step learns."""
+"""Small agents with target networks that differ, and batches for them: for tests of what a gradient step learns.
+
+And small runs of them, for tests of what is resumed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ from bsrs.agents.td3 import TD3Agent
 from bsrs.config.dqn import DQNConfig
 from bsrs.config.sac import SACConfig
 from bsrs.config.td3 import TD3Config
+from bsrs.config.training import TrainingConfig
 from bsrs.envs import EnvSpec
+from bsrs.run import Records, make_agent
+from bsrs.shaping import Shaping
+from bsrs.train import Loop
 
 DISCRETE = EnvSpec("CartPole-v1", "gym", (4,), "float32", n_actions=3)
 CONTINUOUS = EnvSpec("Pendulum-v1", "gym", (3,), "float32", action_low=(-2.0,), action_high=(2.0,))
@@ -79,3 +86,20 @@ def after(kind: str, fields: dict[str, Any], scale: float = 1.0, steps: int = 3)
 def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], atol: float = 0.0) -> None:
     for name, tensor in ours.items():
         torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=atol, msg=name)
+
+
+RUN: dict[str, Any] = {"buffer_size": 1_000, "eval_every": 0, "log_every": 20, "batch_size": 16, "hidden": (16, 16)}
+"""Settings of a small run, of any algorithm."""
+
+
+def started(configs: list[TrainingConfig], shaping: Shaping | None = None) -> tuple[Loop, Any]:
+    """A loop at its first step, and its agent."""
+    agent = make_agent(configs, shaping=shaping)
+    loop = Loop(agent, configs[0], [c.seed for c in configs], [Records() for _ in configs])
+    loop.start()
+    return loop, agent
+
+
+def advance(loop: Loop, steps: int) -> None:
+    for _ in range(steps):
+        loop.advance()

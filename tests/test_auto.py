@@ -22,9 +22,8 @@ from bsrs.config.algorithms import config_type
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
-from bsrs.run import Records, make_agent
 from bsrs.scales import Memory, Returned, Seen, ShapeScale, as_scale
-from bsrs.train import Loop
+from small_agents import RUN, advance, started
 
 GAMMA = 0.9
 # ---- what was returned
@@ -206,7 +205,6 @@ def test_text_names_a_scale_and_its_settings() -> None:
 
 # ---- in the agents
 
-SMALL: dict[str, Any] = {"buffer_size": 1_000, "eval_every": 0, "log_every": 20, "batch_size": 16, "hidden": (16, 16)}
 CASES = {
     "dqn": {"env": "CartPole-v1", "learning_starts": 20, "train_freq": 1, "target_update_interval": 15},
     "td3": {"env": "Pendulum-v1", "exploration_noise": 0.1, "tau": 0.1, "learning_starts": 20},
@@ -215,19 +213,7 @@ CASES = {
 
 
 def config(algorithm: str, **fields: Any) -> TrainingConfig:
-    return config_type(algorithm)(**{"steps": 900, **SMALL, **CASES[algorithm], **fields})  # type: ignore[call-arg]
-
-
-def started(configs: list[TrainingConfig], shaping: Shaping | None = None) -> tuple[Loop, Any]:
-    agent = make_agent(configs, shaping=shaping)
-    loop = Loop(agent, configs[0], [c.seed for c in configs], [Records() for _ in configs])
-    loop.start()
-    return loop, agent
-
-
-def advance(loop: Loop, steps: int) -> None:
-    for _ in range(steps):
-        loop.advance()
+    return config_type(algorithm)(**{"steps": 900, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)

@@ -120,3 +120,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     api = (tmp_path / "api" / "index.html").read_text()
     for argument in ("learning_rate", "potential_network", "value_fn", "target_update_interval", "shaping"):
         assert argument in api, argument
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(re.findall(r"`(test_\w+\.py)::(\w+)`", ARCHITECTURE))))
+def test_a_test_that_the_architecture_names_exists(file: str, name: str) -> None:
+    assert re.search(rf"(def|class) {name}\b", (ROOT / "tests" / file).read_text())

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, Replays
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay
+from bsrs.agents.replays import Replays
 from bsrs.envs import EnvSpec, make
 from bsrs.errors import BadInput
 from bsrs.rng import stream

@@ -16,9 +16,8 @@ from bsrs import Bootstrapped, Constant, Linear, RandomDynamic, Shaping, shaped_
 from bsrs.config.algorithms import config_type
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.run import Records, make_agent
 from bsrs.shaping import Memory, Seen, Shaper, ShapeScale
-from bsrs.train import Loop
+from small_agents import RUN, advance, started
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,6 @@ def test_a_scale_that_learns_sees_every_second_batch() -> None:
     assert other.in_force(1) == shaper.in_force(1)
 
 
-SMALL: dict[str, Any] = {"buffer_size": 1_000, "eval_every": 0, "log_every": 20, "batch_size": 16, "hidden": (16, 16)}
 CASES = {
     "dqn": {"env": "CartPole-v1", "learning_starts": 20, "train_freq": 1, "target_update_interval": 15},
     "td3": {"env": "Pendulum-v1", "exploration_noise": 0.1},
@@ -132,19 +130,7 @@ CASES = {
 
 
 def config(algorithm: str, **fields: Any) -> TrainingConfig:
-    return config_type(algorithm)(**{"steps": 400, **SMALL, **CASES[algorithm], **fields})  # type: ignore[call-arg]
-
-
-def started(configs: list[TrainingConfig], shaping: Shaping) -> tuple[Loop, Any]:
-    agent = make_agent(configs, shaping=shaping)
-    loop = Loop(agent, configs[0], [c.seed for c in configs], [Records() for _ in configs])
-    loop.start()
-    return loop, agent
-
-
-def advance(loop: Loop, steps: int) -> None:
-    for _ in range(steps):
-        loop.advance()
+    return config_type(algorithm)(**{"steps": 400, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("algorithm", CASES)

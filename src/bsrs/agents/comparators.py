@@ -30,11 +30,6 @@ CENTERING_RATE = 1e-3
 """Of the reward's mean, per gradient step."""
 
 
-def advantage_term(q: Tensor, value: Tensor, alpha: Tensor | float) -> Tensor:
-    """`alpha * (Q(s, a) - V(s))`: the action gap grows by the factor 1 / (1 - alpha)."""
-    return alpha * (q - value)
-
-
 def persistent_term(advantage: Tensor, repeated: Tensor, bootstrap: Tensor, discount: Tensor) -> Tensor:
     """What makes the target the larger one of advantage learning's and of repeating the action, Q(s', a)."""
     return torch.maximum(advantage, discount * (repeated - bootstrap))

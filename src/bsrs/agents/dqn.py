@@ -135,9 +135,8 @@ class DQNAgent:
         q_chosen = targets.chosen(q, batch.action)  # (P, B)
         self._heads.learn(target, self.online, self.target)
         self._comparators.learn(target - q_chosen)
-        grad_chosen = (
-            self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
-        )  # of the mean Huber loss
+        # Of the mean Huber loss.
+        grad_chosen = self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
         grad_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), grad_chosen.unsqueeze(-1))  # (P, B, A)
         gradients = tape.gradients(self._heads.gradient(grad_q))
         self._stacks["policy"].clip(gradients, self.config.max_grad_norm)
@@ -174,13 +173,13 @@ class DQNAgent:
         """What the members' comparators ask for."""
         has, value, tau = self._comparators.has, targets.value_of, MUNCHAUSEN_TEMPERATURE
         q = self._heads.q(self.target(batch.obs)) if has("advantage", "persistent", "munchausen") else None
-        gap = None if q is None else targets.advantage(q, batch.action)
+        least = torch.minimum(next_q, next_q_target) if next_q is not None and has("minto") else None
         return Ingredients(
-            advantage=gap,
+            advantage=None if q is None else targets.advantage(q, batch.action),
             repeated=targets.chosen(next_q_target, batch.action) if has("persistent") else None,
             log_policy=None if q is None else targets.chosen(q, batch.action) - value(q, tau),
             soft_bootstrap=value(next_q_target, tau) if has("munchausen") else None,
-            least=None if next_q is None else value(torch.minimum(next_q, next_q_target), self.config.temperature),
+            least=None if least is None else value(least, self.config.temperature),
         )
 
     @torch.inference_mode()

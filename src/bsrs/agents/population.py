@@ -16,7 +16,8 @@ from torch import Tensor
 from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep, Replays
+from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep
+from bsrs.agents.replays import Replays
 from bsrs.agents.returns import WINDOW, RecentReturns
 from bsrs.agents.stack import Stack
 from bsrs.config.training import OffPolicyConfig

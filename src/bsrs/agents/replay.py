@@ -9,7 +9,6 @@ arrays of a batch are used again by the next `sample`, unless others are given a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,78 +78,6 @@ class NStep(NamedTuple):
     gamma: float
 
 
-class Replays:
-    """The replays of P members, of the kind that suits the env: the last `capacity` transitions of n copies of it.
-
-    Plain arrays of all members lie in one block, so that a batch of every member is one gathering. `returns` sums the
-    rewards of each member over some steps.
-    """
-
-    def __init__(self, spec: EnvSpec, capacity: int, n: int, members: int, returns: Sequence[NStep] = ()) -> None:
-        if capacity < n:
-            raise BadInput(f"the replay's capacity is {capacity}; expected at least one transition per env ({n})")
-        self._returns = returns if any(each.n > 1 for each in returns) else ()
-        if self._returns and spec.frame_stack > 1:
-            raise BadInput(f"n_step is above 1 and env {spec.env!r} has stacked frames; expected n_step 1 there")
-        self._each: list[ArrayReplay | FrameReplay]
-        self._block: tuple[NDArray[Any], ...] | None = None
-        if spec.frame_stack > 1:
-            self._each = [FrameReplay(spec, capacity, n) for _ in range(members)]
-            return
-        block = Batch.empty(spec, members, capacity)
-        self._each = [ArrayReplay(spec, capacity, n, data=block.of(member)) for member in range(members)]
-        self._block = tuple(array.reshape(-1, *array.shape[2:]) for array in block.transitions)
-
-    def __getitem__(self, member: int) -> ArrayReplay | FrameReplay:
-        return self._each[member]
-
-    def __iter__(self) -> Iterator[ArrayReplay | FrameReplay]:
-        return iter(self._each)
-
-    def add(
-        self,
-        obs: NDArray[Any],
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        next_obs: NDArray[Any],
-        terminated: NDArray[Any],
-        truncated: NDArray[Any],
-    ) -> None:
-        """One step of n envs of every member: (P, n, ...)."""
-        for member, replay in enumerate(self._each):
-            replay.add(
-                obs[member], action[member], reward[member], next_obs[member], terminated[member], truncated[member]
-            )
-
-    def sample(self, rngs: Sequence[Generator], out: Batch) -> Batch:
-        """A batch of every replay, drawn from the member's own stream into its part of `out`, which is (P, B)."""
-        members, batch_size = out.reward.shape
-        if self._block is None or (members == 1 and not self._returns):
-            for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True)):
-                replay.sample(batch_size, rng, out=out.of(member))
-            return out
-        for replay in self._each:
-            _refuse_empty(replay)
-        rows = np.concatenate(
-            [
-                rng.integers(0, len(replay), batch_size) + member * replay.capacity
-                for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True))
-            ]
-        )
-        for whole, part in zip(self._block, out.transitions, strict=True):
-            _take(whole, rows, part.reshape(-1, *part.shape[2:]))
-        return self._summed(rows.reshape(members, batch_size), out) if self._returns else out
-
-    def _summed(self, rows: NDArray[np.int64], out: Batch) -> Batch:
-        """The batch `out` of these rows of the block, with the members' returns."""
-        steps = np.ones(out.reward.shape, np.float32)
-        for member, (replay, returns) in enumerate(zip(self._each, self._returns, strict=True)):
-            if isinstance(replay, ArrayReplay) and returns.n > 1:
-                own = rows[member] - member * replay.capacity
-                steps[member] = replay.sum_rewards(own, returns, out.of(member)).steps
-        return out._replace(steps=steps)
-
-
 class ArrayReplay:
     """The last `capacity` transitions in plain arrays, which may be given as `data`."""
 
@@ -187,7 +114,7 @@ class ArrayReplay:
 
     def sample(self, batch_size: int, rng: Generator, out: Batch | None = None) -> Batch:
         """Transitions drawn uniformly, with replacement."""
-        _refuse_empty(self)
+        refuse_empty(self)
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
         return self.take(rng.integers(0, len(self), batch_size), out)
 
@@ -195,7 +122,7 @@ class ArrayReplay:
         """The transitions of these rows."""
         out = out or Batch.empty(self._spec, len(rows))
         for whole, part in zip(self._data.transitions, out.transitions, strict=True):
-            _take(whole, rows, part)
+            take_rows(whole, rows, part)
         return out
 
     def sum_rewards(self, rows: NDArray[np.int64], returns: NStep, out: Batch) -> Batch:
@@ -211,8 +138,8 @@ class ArrayReplay:
         steps = goes_on.sum(axis=1)
         last = path[np.arange(len(rows)), steps - 1]
         out.reward[:] = (data.reward[path] * goes_on) @ (returns.gamma ** np.arange(n)).astype(np.float32)
-        _take(data.next_obs, last, out.next_obs)
-        _take(data.terminated, last, out.terminated)
+        take_rows(data.next_obs, last, out.next_obs)
+        take_rows(data.terminated, last, out.terminated)
         return out._replace(steps=steps.astype(np.float32))
 
     def latest(self, most: int) -> list[Stretch]:
@@ -369,7 +296,7 @@ class FrameReplay:
 
     def _draw(self, batch_size: int, rng: Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
-        _refuse_empty(self)
+        refuse_empty(self)
         used = min(max(self._end), self._n_slots)  # slots that some env has written to
         drawn = rng.integers(0, self._n * used, batch_size)
         while (missing := ~self._slots.starts[divmod(drawn, used)]).any():
@@ -391,7 +318,7 @@ class FrameReplay:
         return {name: array[:, : max(end)] for name, array in arrays.items()}
 
 
-def _take(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+def take_rows(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
     np.take(source, rows, axis=0, out=out, mode="clip")  # the one mode that does not copy through a buffer
 
 
@@ -400,7 +327,7 @@ def _batch_of(batch: Batch, spec: EnvSpec, batch_size: int) -> Batch:
     return batch if len(batch.reward) == batch_size else Batch.empty(spec, batch_size)
 
 
-def _refuse_empty(replay: ArrayReplay | FrameReplay) -> None:
+def refuse_empty(replay: ArrayReplay | FrameReplay) -> None:
     if len(replay) == 0:
         raise BadInput("a batch was asked of an empty replay; expected transitions to be added first")
 
