@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -65,9 +64,6 @@ def work(task: Task) -> Ended:
         return Ended(task, "full", str(error))
     except BadInput as error:
         return Ended(task, "failed", str(error))
-    except subprocess.CalledProcessError as error:
-        # Out of time, submitit asks Slurm to requeue the job, and Slurm may end it, the question included, meanwhile.
-        return Ended(task, "lost", f"{Path(error.cmd[0]).name} was ended while it put the job back into the queue")
     except Exception as error:
         return Ended(task, "failed", f"{type(error).__name__}: {error}")
     return Ended(task, "done")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,19 @@ SQUEUE_S = 3.0
 class Job:
     """What a job calls. submitit pickles it, and calls `checkpoint` when time has run out."""
 
+    _out_of_time = False
+
     def __call__(self, task: Task) -> Ended:
-        return work(task)
+        ended = work(task)
+        # When time has run out, Slurm may end submitit's request to requeue the job: then it is the job that failed.
+        return replace(ended, how="lost") if ended.how == "failed" and self._out_of_time else ended
 
     def checkpoint(self, task: Task) -> Any:
         """The same again: how far the runs are is in their folders."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, task)
+        self._out_of_time = True
+        return DelayedSubmission(Job(), task)
 
 
 class SlurmExecutor:
