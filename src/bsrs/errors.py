@@ -1,7 +1,5 @@
 """Errors that are the user's to mend: one sentence that says what, where, and what was expected."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A trained policy as a file, ONNX or TorchScript: from the env's own observations to its own actions."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import logging

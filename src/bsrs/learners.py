@@ -1,7 +1,5 @@
 """`bsrs.DQN`, `bsrs.TD3` and `bsrs.SAC`: one agent for people who write Python, trained, saved, loaded and applied."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """A trained run at play: pictures of its greedy episodes, and a film of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A stream depends on the seed and on its own name only, so what one part of a run
 what another part sees, and a member of a population sees the same numbers alone or in company.
 """
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -3,8 +3,6 @@
 `run` is what the command line and the sweeps call; `bsrs.learners` is the same for people who write Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ So nothing of it needs to be saved, and the loop's own state is small: the step,
 acts on next, and the episodes that ended since the last record.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -4,8 +4,6 @@ A command is a row in `COMMANDS`. Its module is imported only when it is called,
 its function takes one frozen config dataclass, from which tyro makes the flags.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

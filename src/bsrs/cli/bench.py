@@ -1,7 +1,5 @@
 """`bsrs bench`: print what `bsrs.bench` measures."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass

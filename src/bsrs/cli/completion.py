@@ -1,7 +1,5 @@
 """`bsrs completion SHELL`: a script that lets the shell complete commands, flags and their values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """`bsrs demo`: the exact theory, a small sweep, and a report, from one command."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

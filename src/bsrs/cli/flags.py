@@ -3,8 +3,6 @@
 So a preset fills in what the user did not give. The config's own docstrings are the help, with the presets' values.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """`bsrs lab`: the page on which mazes are drawn and etas race. It is one static folder of the package."""
 
-from __future__ import annotations
-
 import webbrowser
 from dataclasses import dataclass
 from importlib.resources import files

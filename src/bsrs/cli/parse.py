@@ -1,7 +1,5 @@
 """From words to a command's dataclass, by tyro, with what is wrong in one sentence; and the flags of a command."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """`bsrs presets [NAME]`: what the presets say."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Annotated

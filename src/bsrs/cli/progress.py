@@ -1,7 +1,5 @@
 """How far a run or a solver is: a bar in a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time

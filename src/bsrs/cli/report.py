@@ -1,7 +1,5 @@
 """`bsrs report`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

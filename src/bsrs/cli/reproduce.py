@@ -1,7 +1,5 @@
 """`bsrs reproduce ...`: parsing and printing only."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """`bsrs runs DIR`: what a store holds."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """`bsrs tabular ...`: parsing and printing only."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Sequence

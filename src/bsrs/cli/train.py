@@ -1,7 +1,5 @@
 """`bsrs train ALGORITHM`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial

@@ -1,7 +1,5 @@
 """What TD3 and SAC have in common: twin critics, an actor, replay, and a potential made of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

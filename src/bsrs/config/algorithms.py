@@ -5,8 +5,6 @@ Rows of the package name their classes as text, so that listing them imports not
 `bsrs.algorithms` or named in BSRS_PLUGINS, which `bsrs --plugin MODULE` sets. See docs/adding-an-algorithm.md.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """What every config can do: become plain data, be read back with its types checked, and name itself by a hash."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

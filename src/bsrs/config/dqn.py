@@ -1,7 +1,5 @@
 """The settings of a DQN run. The defaults are the paper's table for Atari."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

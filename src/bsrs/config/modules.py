@@ -1,7 +1,5 @@
 """Modules of the user's own: plugins and envs."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """How runs are carried out, apart from what they find."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

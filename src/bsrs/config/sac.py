@@ -1,7 +1,5 @@
 """The settings of a SAC run. The defaults are those of the TD3 runs on Pendulum, with SAC's own networks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What a sweep is made of, and how it is carried out."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The settings of an exact solution as a run of a sweep. The defaults are those of the paper's tabular figure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Configs of the commands on tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The settings of a TD3 run. The defaults are the paper's table for Pendulum."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What training runs have in common: every one, and every off-policy one."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Tasks side by side: relative advantage, and the probability of improvement."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

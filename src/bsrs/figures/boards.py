@@ -1,7 +1,5 @@
 """Values and policies on the board of a map or a toy-text env, and the eigenvalues that decide which eta is stable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Learning curves, and how much eta matters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

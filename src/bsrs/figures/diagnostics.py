@@ -1,7 +1,5 @@
 """What went on inside runs: value, action gap, shaping term, loss."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

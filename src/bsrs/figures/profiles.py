@@ -1,7 +1,5 @@
 """Performance profiles: the share of runs above each score."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How every figure of the project looks: sizes, and colours that colour-blind readers can tell apart."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

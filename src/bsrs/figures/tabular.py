@@ -1,7 +1,5 @@
 """The tabular figures: steps against eta, and where the best eta lies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

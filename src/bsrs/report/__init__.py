@@ -1,7 +1,5 @@
 """One self-contained page from a study: runs, statistics, claims and figures."""
 
-from __future__ import annotations
-
 from bsrs.report.page import write_report
 from bsrs.report.study import Study, read_study
 

@@ -1,7 +1,5 @@
 """The page: a study in, one HTML file out, with all that it needs inside."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

@@ -1,7 +1,5 @@
 """What the page's plots and its table of statistics show, as plain data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a page is about: runs, statistics, claims and figures, read and computed once by whoever wants the page."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 eta is fixed beforehand for each env, by runs on other seeds. docs/why-it-works.md has the algebra and what came out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """DQN on Atari: the tuned eta by game, the median over games, and how much eta matters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """eta = auto against every constant, on envs that had no say in its rule. docs/choosing-eta.md has the criterion."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial

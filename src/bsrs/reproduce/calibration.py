@@ -1,7 +1,5 @@
 """How often our intervals and verdicts err: simulated runs, put through the very functions that judge real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the paper says, what was seen, and whether that settles it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """TD3: Pendulum with its inset over eta, Hopper and Humanoid."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

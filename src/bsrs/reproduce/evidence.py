@@ -1,7 +1,5 @@
 """From series to effects: what the claims of all experiments are judged by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The paper's experiments by name: the sweep that each needs, its figures and its claims."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The figures that every experiment has besides the paper's: who beats whom, profiles, and what went on inside."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure

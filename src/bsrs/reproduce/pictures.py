@@ -1,7 +1,5 @@
 """Figures that several experiments have: who beats whom, and all Atari games together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

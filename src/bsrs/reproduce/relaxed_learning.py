@@ -8,8 +8,6 @@ On the greedy action a relaxation acts like a larger learning rate. So plain Q-l
 runs as the control.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Numbers first (`Study`), then ink and files: everything that is drawn stands in a CSV file too.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The paper's theorems, propositions and remark, put to the test on many random tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

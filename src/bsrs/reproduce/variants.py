@@ -1,7 +1,5 @@
 """Two ways to do the same, at the same eta: online or target network, shaping or mere rescaling."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Read `attach` first (the line itself), then `replay` (what happens to a sampled 
 each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` is what a model's file holds.
 """
 
-from __future__ import annotations
-
 from bsrs.errors import MissingExtra
 
 try:

@@ -1,7 +1,5 @@
 """`shape`, `unshape`, `load` and `ShapeCallback`: the one line, its undoing, and its two other forms."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any, TypeVar

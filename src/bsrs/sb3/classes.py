@@ -4,8 +4,6 @@ So it stays what it was for everything else (`isinstance`, its attributes, its o
 delegated, and giving it its own class again undoes it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

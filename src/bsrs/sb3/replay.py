@@ -1,7 +1,5 @@
 """Off-policy algorithms: the rewards of every sampled batch are shaped by the model's own current networks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

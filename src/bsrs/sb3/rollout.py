@@ -8,8 +8,6 @@ potential of that s' is not zero either, and is computed here.
 This is an extension: the paper tests off-policy algorithms only.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Functions are not stored: whoever loads such a model gives them again.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io

@@ -1,10 +1,8 @@
 """What off-policy and on-policy shaping share: a model's settings, its current V, the shaped reward of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -50,7 +48,7 @@ class Transitions(NamedTuple):
     env_reward: torch.Tensor | None = None
     """Where SB3 has added something to `reward`."""
 
-    def flat(self) -> Transitions:
+    def flat(self) -> Self:
         """With (B,) for (B, 1)."""
         numbers = {name: getattr(self, name).reshape(-1) for name in ("reward", "value", "next_value", "terminated")}
         return self._replace(**numbers)

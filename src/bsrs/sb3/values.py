@@ -4,8 +4,6 @@ A reader gets the model, a batch of observations as the model's own `train()` se
 random generator for algorithms whose V is an expectation over sampled actions. It returns V, one number per state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ SBX samples CPU tensors and turns them to NumPy itself, so tensors come in and g
 leads to this module: it alone imports JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Reading needs no torch; `bsrs.store.run.Run`, which writes, does.
 """
 
-from __future__ import annotations
-
 from bsrs.store.read import RunRecord, read_config, read_metrics, read_model, read_result, read_run, read_runs
 
 __all__ = ["RunRecord", "read_config", "read_metrics", "read_model", "read_result", "read_run", "read_runs"]

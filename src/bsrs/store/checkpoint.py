@@ -4,8 +4,6 @@ The folder is written aside, synced and renamed, so there is always a whole one;
 disk did not keep it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import zlib

@@ -3,8 +3,6 @@
 Reading takes regular files only, up to a size: a link may lead to something private, a pipe or device never ends.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -1,7 +1,5 @@
 """How the runs of a store are going, from their folders. Records are not read where the result says it all."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass, field

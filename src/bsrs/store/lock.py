@@ -1,7 +1,5 @@
 """A lock that a dead process does not hold: the system lets go of it when its process ends, however it ends."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

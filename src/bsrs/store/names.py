@@ -1,7 +1,5 @@
 """The names of run folders."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from bsrs.config.base import identity

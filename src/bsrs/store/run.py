@@ -1,7 +1,5 @@
 """One run's folder, written by the process that trains it."""
 
-from __future__ import annotations
-
 import platform
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Other places where a run's records go, for those who watch them there. What counts is in the run's folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol

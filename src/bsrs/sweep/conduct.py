@@ -1,7 +1,5 @@
 """A sweep from its configs to its end: its folder, and workers that are kept busy until every run has a result."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a sweep will cost, from a few measured seconds of the real thing, and how much memory its runs need."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -1,7 +1,5 @@
 """From a few lists to runs, and from runs to tasks."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

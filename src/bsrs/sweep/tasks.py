@@ -1,10 +1,8 @@
 """What a worker does, wherever it is: train one portion of a sweep's runs, in their folders."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
 from bsrs.config.options import RunOptions
@@ -32,7 +30,7 @@ class Task:
     def row(self) -> Algorithm:
         return find_algorithm(self.configs[0].algorithm)
 
-    def split(self) -> list[Task]:
+    def split(self) -> list[Self]:
         """A task for each of the runs."""
         return [replace(self, configs=(config,)) for config in self.configs]
 

@@ -1,7 +1,5 @@
 """What a sweep looks like while it runs: a table in a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +19,7 @@ _MAX_ROWS = 16
 
 
 @contextmanager
-def show_sweep(root: Path, left: Sequence[TrainingConfig], total: int) -> Iterator[SweepView]:
+def show_sweep(root: Path, left: Sequence[TrainingConfig], total: int) -> Iterator["SweepView"]:
     """Show how the sweep is going on standard error."""
     if not sys.stderr.isatty():
         yield SweepView(root, left, total)

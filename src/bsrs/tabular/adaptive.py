@@ -23,8 +23,6 @@ is carried on beside the proposals, which then get one application for every ten
 Either way the count ends below 1.1 times that of plain iteration, plus ten.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

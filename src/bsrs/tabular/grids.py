@@ -1,10 +1,8 @@
 """Gridworlds from text maps: the paper's experiments and their larger relatives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +44,7 @@ class GridMap:
     cells: npt.NDArray[np.str_]  # (height, width) of letters
 
     @classmethod
-    def parse(cls, text: str) -> GridMap:
+    def parse(cls, text: str) -> Self:
         """From rows of letters, separated by white space; `grid_mdp` says what they mean."""
         rows = text.split()
         if not rows:
@@ -60,7 +58,7 @@ class GridMap:
         return cls(np.array([list(row) for row in rows]))
 
     @classmethod
-    def open(cls, height: int, width: int) -> GridMap:
+    def open(cls, height: int, width: int) -> Self:
         """No walls: the start in one corner, the goal in the opposite one."""
         if height < 1 or width < 1 or height * width < 2:
             raise BadInput(f"an open map of {height}x{width} has no room; expected at least two cells")
@@ -70,7 +68,7 @@ class GridMap:
         return cls(cells)
 
     @classmethod
-    def named(cls, name: str) -> GridMap:
+    def named(cls, name: str) -> Self:
         """By name (`paper`), by size (`20x20`, open), from a text file, or the rows themselves (`"SFF FFG"`)."""
         height, _, width = name.partition("x")
         if height.isdigit() and width.isdigit():

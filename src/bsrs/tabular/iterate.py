@@ -3,8 +3,6 @@
 A step is one application; it has converged when two Q tables differ by less than the tolerance in the sup-norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast

@@ -7,8 +7,6 @@ no row pointers where all rows are equally wide, no probabilities where every st
 Threads take contiguous blocks of states and share nothing, so results do not depend on their number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transition arrays as people have them, brought into the one form that everything here streams through."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import numpy as np

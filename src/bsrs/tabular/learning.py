@@ -4,8 +4,6 @@ K runs (etas x seeds) advance together as one vectorised computation; each draws
 a run does not change with its company, and runs that share a seed see the same randomness whatever their eta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast

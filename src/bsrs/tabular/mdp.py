@@ -1,10 +1,8 @@
 """A finite Markov decision process as one validated, sparse value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +110,7 @@ class MDP:
         *,
         terminates: npt.ArrayLike | None = None,
         start: npt.ArrayLike | None = None,
-    ) -> MDP:
+    ) -> Self:
         """From dense probabilities (S, A, S) and rewards (S, A), or (S, A, S) if they depend on the next state."""
         p, r = np.asarray(transitions, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
         if p.ndim != 3 or r.ndim == 1:
@@ -120,7 +118,7 @@ class MDP:
         return cls(p, r, terminates, start, layout="SAS")
 
     @classmethod
-    def from_gymnasium(cls, env: Any, **options: Any) -> MDP:
+    def from_gymnasium(cls, env: Any, **options: Any) -> Self:
         """From a toy-text env (FrozenLake, CliffWalking, Taxi): its id or the env itself, anything with a table `P`."""
         table, start = _gymnasium_table(env, options)
         n_states, n_actions = len(table), len(table[0])
@@ -143,7 +141,7 @@ class MDP:
         )
 
     @classmethod
-    def garnet(cls, n_states: int, n_actions: int, branching: int, *, seed: int) -> MDP:
+    def garnet(cls, n_states: int, n_actions: int, branching: int, *, seed: int) -> Self:
         """A random MDP: each state and action leads to `branching` random states; rewards are standard normal."""
         if not 1 <= branching <= n_states:
             raise BadInput(f"branching is {branching}; expected 1 to {n_states}, the number of states")

@@ -1,7 +1,5 @@
 """Refusing what cannot fit: a table's size is known before any of it is allocated."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

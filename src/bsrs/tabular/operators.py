@@ -4,8 +4,6 @@ Arrays may carry a trailing batch axis K (many etas and initialisations at once)
 action values (S, A) or (S, A, K). Trailing, because the K numbers of a state then lie side by side in memory.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

@@ -18,8 +18,6 @@ and otherwise falls back to plain iteration, with a purse that limits what may b
 repeated: the sweeps, or `midrange`'s maximisation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

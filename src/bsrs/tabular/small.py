@@ -3,8 +3,6 @@
 `solve_small` is `policy_iteration.modified_policy_iteration` for one thread, without a progress line.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Solving a table: the front door to all solvers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 

@@ -1,7 +1,5 @@
 """A table by its name, as command lines and configs give it."""
 
-from __future__ import annotations
-
 import re
 
 from bsrs.errors import BadInput

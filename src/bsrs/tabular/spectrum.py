@@ -1,7 +1,5 @@
 """The eigenvalues that decide how fast a relaxed iteration converges, and the constant that suits them best."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

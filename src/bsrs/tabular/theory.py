@@ -5,8 +5,6 @@ omega = 1 + eta. Near the fixed point an error along the eigenvalue lam of the o
 by 1 - omega * mu in every step, with mu = 1 - gamma * lam.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Where the workers are: processes of this machine, a Ray cluster, Slurm jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol

@@ -4,8 +4,6 @@ Workers live on from task to task, for starting one takes longer than a short ru
 that has imported what they need. They die with the process that started them.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Tasks on a Ray cluster: one that is there already, or one of this machine's cores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A job that runs out of time is put back into the queue and goes on from its runs
 asked of `squeue`, for not every cluster keeps accounts.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Sequence
