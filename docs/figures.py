@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from bsrs.cli import main as cli
-from bsrs.cli.lab import PAGE
+from bsrs.cli.tabular import PAGE
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
 from bsrs.report import Study, read_study, write_report
 from bsrs.reproduce.anatomy import draw_anatomy

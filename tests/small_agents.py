@@ -15,9 +15,7 @@ from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.replay import Batch
 from bsrs.agents.sac import SACAgent
 from bsrs.agents.td3 import TD3Agent
-from bsrs.config.dqn import DQNConfig
-from bsrs.config.sac import SACConfig
-from bsrs.config.td3 import TD3Config
+from bsrs.config.agents import DQNConfig, SACConfig, TD3Config
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import EnvSpec
 from bsrs.run import Records, make_agent

@@ -55,7 +55,7 @@ def test_solve_says_what_it_picked(capsys):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_long_solves_show_how_far_they_are(capsys, monkeypatch, terminal):
-    monkeypatch.setattr("bsrs.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("bsrs.cli.show.SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     main("tabular solve --gamma 0.99 --eta 0 3".split())
     said = capsys.readouterr().err

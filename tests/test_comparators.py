@@ -17,10 +17,8 @@ from torch.distributions.transforms import TanhTransform
 
 from bsrs.agents.comparators import CENTERING_RATE
 from bsrs.agents.replay import ArrayReplay, NStep
+from bsrs.config.agents import DQNConfig, SACConfig, TD3Config
 from bsrs.config.base import identity_of
-from bsrs.config.dqn import DQNConfig
-from bsrs.config.sac import SACConfig
-from bsrs.config.td3 import TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
 from small_agents import after, assert_same, batch, dqn, made, weights

@@ -14,7 +14,7 @@ from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.nature import StackedConv
 from bsrs.agents.networks import mlp
 from bsrs.agents.replay import Batch
-from bsrs.config.dqn import DQNConfig
+from bsrs.config.agents import DQNConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import PerState, Shaping, shaped_reward
 

@@ -10,7 +10,7 @@ import pytest
 
 from browsing import chromium
 from bsrs.cli import main
-from bsrs.cli.lab import PAGE
+from bsrs.cli.tabular import PAGE
 from bsrs.tabular import MDP, GridMap, grid_mdp, solve
 from bsrs.tabular.grids import MAPS
 from bsrs.tabular.theory import empirical_limit, optimal_chain, proven_range, random_inits, spectral_limit

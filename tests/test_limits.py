@@ -13,10 +13,9 @@ import pytest
 from bsrs import DQN
 from bsrs.agents.agent import Array, State
 from bsrs.cli import main
+from bsrs.config.agents import TD3Config
 from bsrs.config.base import identity_of, to_dict
-from bsrs.config.options import RunOptions
-from bsrs.config.sweep import SweepConfig, SweepOptions
-from bsrs.config.td3 import TD3Config
+from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import OffPolicyConfig, TrainingConfig
 from bsrs.errors import BadInput, printable
 from bsrs.run import Records, make_agent

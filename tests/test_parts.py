@@ -13,8 +13,7 @@ from torch import Tensor
 
 from bsrs.agents import targets
 from bsrs.agents.members import polyak_tau, target_interval
-from bsrs.config.dqn import DQNConfig
-from bsrs.config.td3 import TD3Config
+from bsrs.config.agents import DQNConfig, TD3Config
 from bsrs.errors import BadInput
 from bsrs.shaping import shaped_reward
 from small_agents import after, assert_same, batch, dqn, made, weights

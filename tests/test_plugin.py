@@ -102,14 +102,14 @@ def test_without_the_plugin(
 
 def test_a_name_is_taken_once() -> None:
     from bsrs import register
-    from bsrs.config.dqn import DQNConfig
+    from bsrs.config.agents import DQNConfig
 
     with pytest.raises(BadInput, match="'dqn' is registered already"):
         register(DQNConfig)(object)
 
 
 def test_members_differ_in_what_the_row_allows() -> None:
-    from bsrs.config.dqn import DQNConfig
+    from bsrs.config.agents import DQNConfig
     from bsrs.run import make_agent
 
     configs = [DQNConfig(env="CartPole-v1", steps=100, gamma=gamma) for gamma in (0.9, 0.8)]

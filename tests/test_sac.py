@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bsrs.agents.replay import Batch
 from bsrs.agents.sac import SACAgent
-from bsrs.config.sac import SACConfig
+from bsrs.config.agents import SACConfig
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from bsrs.agents.agent import State
-from bsrs.config.dqn import DQNConfig
+from bsrs.config.agents import DQNConfig
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint, read_config, read_metrics, read_model, read_result
 from bsrs.store.files import Lines

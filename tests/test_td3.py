@@ -17,8 +17,8 @@ import torch
 
 from bsrs.agents.actor_critic import q_values
 from bsrs.agents.replay import Batch
+from bsrs.config.agents import TD3Config
 from bsrs.config.algorithms import config_type, preset
-from bsrs.config.td3 import TD3Config
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, EnvFault
 from bsrs.learners import SAC, TD3

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bsrs.agents.replay import Batch
 from bsrs.agents.td3 import TD3Agent
-from bsrs.config.td3 import TD3Config
+from bsrs.config.agents import TD3Config
 from bsrs.envs import EnvSpec
 
 SPEC = EnvSpec("Pendulum-v1", "gym", (3,), "float32", action_low=(-2.0,), action_high=(2.0,))

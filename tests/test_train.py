@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from bsrs.config.algorithms import preset
-from bsrs.config.options import RunOptions
+from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import Envs, make
 from bsrs.errors import BadInput

@@ -21,10 +21,10 @@ from bsrs.shaping import (
 
 if TYPE_CHECKING:
     from bsrs import tabular as tabular
+    from bsrs.config.agents import DQNConfig as DQNConfig
+    from bsrs.config.agents import SACConfig as SACConfig
+    from bsrs.config.agents import TD3Config as TD3Config
     from bsrs.config.algorithms import register as register
-    from bsrs.config.dqn import DQNConfig as DQNConfig
-    from bsrs.config.sac import SACConfig as SACConfig
-    from bsrs.config.td3 import TD3Config as TD3Config
     from bsrs.learners import DQN as DQN
     from bsrs.learners import SAC as SAC
     from bsrs.learners import TD3 as TD3
@@ -34,11 +34,11 @@ __version__ = "0.1.0"
 # Loaded when first asked for, so that `import bsrs` stays light: name -> where it lives.
 _LAZY: dict[str, str] = {
     "DQN": "bsrs.learners:DQN",
-    "DQNConfig": "bsrs.config.dqn:DQNConfig",
+    "DQNConfig": "bsrs.config.agents:DQNConfig",
     "SAC": "bsrs.learners:SAC",
-    "SACConfig": "bsrs.config.sac:SACConfig",
+    "SACConfig": "bsrs.config.agents:SACConfig",
     "TD3": "bsrs.learners:TD3",
-    "TD3Config": "bsrs.config.td3:TD3Config",
+    "TD3Config": "bsrs.config.agents:TD3Config",
     "register": "bsrs.config.algorithms:register",
     "tabular": "bsrs.tabular",
 }

@@ -9,7 +9,7 @@ import torch
 
 from bsrs.agents.agent import Array
 from bsrs.agents.targets import value_of
-from bsrs.config.dqn import DQNConfig
+from bsrs.config.agents import DQNConfig
 from bsrs.config.training import OffPolicyConfig, TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.envs.given import Env, Maker, env_name

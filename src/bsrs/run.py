@@ -12,7 +12,7 @@ import torch
 
 from bsrs.agents.agent import Agent, State
 from bsrs.config.algorithms import find_algorithm
-from bsrs.config.options import RunOptions
+from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, EnvFault

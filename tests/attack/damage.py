@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attack.calls import bsrs, call, in_child
-from bsrs.config.options import RunOptions
+from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.rng import stream
 from bsrs.store.names import folder_name

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bsrs.config.algorithms import preset
-from bsrs.config.options import RunOptions
+from bsrs.config.sweep import RunOptions
 from bsrs.run import run
 
 STEPS, RUNS = 500_000, 200

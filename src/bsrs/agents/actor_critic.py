@@ -20,7 +20,7 @@ from bsrs.agents.members import MemberTargets, Values, polyak_tau
 from bsrs.agents.networks import Layers, StackedMLP, Tape, record
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
-from bsrs.config.actor_critic import ActorCriticConfig
+from bsrs.config.agents import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
 

@@ -23,7 +23,7 @@ from bsrs.agents.networks import StackedMLP
 from bsrs.agents.population import Population, generators, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
-from bsrs.config.dqn import DQNConfig
+from bsrs.config.agents import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static

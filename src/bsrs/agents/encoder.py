@@ -16,7 +16,7 @@ from bsrs.agents.networks import Tape
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
-from bsrs.config.actor_critic import ActorCriticConfig
+from bsrs.config.agents import ActorCriticConfig
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP, Weights
 from bsrs.agents.stack import Stack
-from bsrs.config.dqn import DQNConfig
+from bsrs.config.agents import DQNConfig
 
 POPART_RATE = 1e-4
 SMALLEST_SPREAD = 1e-2

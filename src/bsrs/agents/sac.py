@@ -33,7 +33,7 @@ from bsrs.agents.networks import Layers, Tape, Weights, mlp, record
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
-from bsrs.config.sac import SACConfig
+from bsrs.config.agents import SACConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
 

@@ -33,7 +33,7 @@ from bsrs.agents.networks import Layers, Tape, mlp, record
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
-from bsrs.config.td3 import TD3Config
+from bsrs.config.agents import TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
 

@@ -25,8 +25,8 @@ from bsrs.bench.timing import (
     silent,
     time_shares,
 )
+from bsrs.config.agents import DQNConfig
 from bsrs.config.algorithms import preset
-from bsrs.config.dqn import DQNConfig
 from bsrs.config.training import OffPolicyConfig
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bsrs.config.actor_critic import ActorCriticConfig
+from bsrs.config.agents import ActorCriticConfig
 from bsrs.config.training import OffPolicyConfig
 from bsrs.errors import MissingExtra
 

@@ -1,9 +1,11 @@
 """The command line: parsing and printing only.
 
-A command is a row in `COMMANDS`. Its module is imported only when it is called, so that `bsrs --help` is quick;
-its function takes one frozen config dataclass, from which tyro makes the flags.
+A command is a row in `COMMANDS`. Its module is imported only when it is called, so that `bsrs --help` is quick.
+tyro makes the flags of its function's parameters, or of the one frozen dataclass that it takes.
 """
 
+import dataclasses
+import functools
 import importlib
 import io
 import os
@@ -15,39 +17,45 @@ from typing import Any, NoReturn
 from bsrs.config.algorithms import algorithms, use_plugin
 from bsrs.errors import BadInput, printable, unknown
 
-# words -> (where the function lives, what it does); `*` stands for every algorithm
+# words -> (module and function, what it does); `*` stands for every algorithm
 Commands = dict[tuple[str, ...], tuple[str, str]]
 COMMANDS: Commands = {
-    ("demo",): ("bsrs.cli.demo:demo", "the main job in two minutes: theory, a small sweep, a report"),
-    ("lab",): ("bsrs.cli.lab:lab", "draw a maze in the browser, move eta, watch three learners race"),
-    ("train", "*"): ("bsrs.cli.train:command", "train {}"),
-    ("sweep", "*"): ("bsrs.cli.sweep:command", "train envs x etas x seeds of {}"),
-    ("sweep",): ("bsrs.cli.sweep:preset", "train the runs of a sweep preset or a TOML file; repeat it to continue"),
-    ("presets",): ("bsrs.cli.presets:presets", "list the presets, or print the settings of one"),
-    ("runs",): ("bsrs.cli.runs:runs", "list the runs below a folder, or query them with DuckDB"),
-    ("recommend",): ("bsrs.cli.recommend:recommend", "which eta to use, and how sure that is"),
-    ("report",): ("bsrs.cli.report:report", "one HTML page about a folder of runs"),
-    ("play",): ("bsrs.cli.play:play", "watch a trained run, or record a video of it"),
-    ("export",): ("bsrs.cli.export:export", "write a trained policy as an ONNX or TorchScript file"),
-    ("completion",): ("bsrs.cli.completion:completion", "completion of commands and flags for bash or zsh"),
-    ("tabular", "solve"): ("bsrs.cli.tabular:solve", "solve one table exactly, with any eta"),
-    ("tabular", "sweep"): ("bsrs.cli.tabular:sweep", "operator applications to convergence, over etas and seeds"),
-    ("tabular", "theory"): ("bsrs.cli.tabular:theory", "proven range, spectral and empirical limits, best eta"),
-    ("reproduce", "tabular"): ("bsrs.cli.reproduce:tabular", "the paper's tabular figure, and where the best eta lies"),
-    ("reproduce", "theory"): ("bsrs.cli.reproduce:theory", "the paper's statements on random tables, with verdicts"),
-    ("reproduce", "atari"): ("bsrs.cli.reproduce:atari", "DQN on Atari: runs, figures, claims, report"),
-    ("reproduce", "pendulum"): ("bsrs.cli.reproduce:pendulum", "TD3 on Pendulum"),
-    ("reproduce", "mujoco"): ("bsrs.cli.reproduce:mujoco", "TD3 on Hopper and Humanoid"),
-    ("reproduce", "target-ablation"): ("bsrs.cli.reproduce:target_ablation", "potential: online or target network"),
-    ("reproduce", "rescaling"): ("bsrs.cli.reproduce:rescaling", "our control: shaping or mere rescaling"),
-    ("reproduce", "anatomy"): ("bsrs.cli.reproduce:anatomy", "our own: which part of BSRS helps, and against what"),
-    ("reproduce", "auto-eta"): ("bsrs.cli.reproduce:auto_eta", "our own: eta = auto against every constant"),
-    ("reproduce", "calibration"): ("bsrs.cli.reproduce:calibration", "how often our own intervals and verdicts err"),
-    ("reproduce", "all"): ("bsrs.cli.reproduce:everything", "all of them, and one report"),
-    ("bench", "dqn"): ("bsrs.cli.bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
-    ("bench", "sb3"): ("bsrs.cli.bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),
-    ("bench", "tabular"): ("bsrs.cli.bench:tabular", "tabular solvers, beside quantecon and mdpsolver"),
-    ("bench", "td3"): ("bsrs.cli.bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
+    ("demo",): ("reproduce:demo", "the main job in two minutes: theory, a small sweep, a report"),
+    ("lab",): ("tabular:lab", "draw a maze in the browser, move eta, watch three learners race"),
+    ("train", "*"): ("training:train_command", "train {}"),
+    ("sweep", "*"): ("training:sweep_command", "train envs x etas x seeds of {}"),
+    ("sweep",): (
+        "training:sweep_preset",
+        "train the runs of a sweep preset or a TOML file; repeat it to continue",
+    ),
+    ("presets",): ("training:presets", "list the presets, or print the settings of one"),
+    ("runs",): ("results:runs", "list the runs below a folder, or query them with DuckDB"),
+    ("recommend",): ("results:recommend", "which eta to use, and how sure that is"),
+    ("report",): ("results:report", "one HTML page about a folder of runs"),
+    ("play",): ("results:play", "watch a trained run, or record a video of it"),
+    ("export",): ("results:export", "write a trained policy as an ONNX or TorchScript file"),
+    ("completion",): ("flags:completion", "completion of commands and flags for bash or zsh"),
+    ("tabular", "solve"): ("tabular:solve", "solve one table exactly, with any eta"),
+    ("tabular", "sweep"): ("tabular:sweep", "operator applications to convergence, over etas and seeds"),
+    ("tabular", "theory"): ("tabular:theory", "proven range, spectral and empirical limits, best eta"),
+    ("reproduce", "tabular"): ("reproduce:tabular", "the paper's tabular figure, and where the best eta lies"),
+    ("reproduce", "theory"): ("reproduce:theory", "the paper's statements on random tables, with verdicts"),
+    ("reproduce", "atari"): ("reproduce:experiment_command", "DQN on Atari: runs, figures, claims, report"),
+    ("reproduce", "pendulum"): ("reproduce:experiment_command", "TD3 on Pendulum"),
+    ("reproduce", "mujoco"): ("reproduce:experiment_command", "TD3 on Hopper and Humanoid"),
+    ("reproduce", "target-ablation"): ("reproduce:experiment_command", "potential: online or target network"),
+    ("reproduce", "rescaling"): ("reproduce:experiment_command", "our control: shaping or mere rescaling"),
+    ("reproduce", "anatomy"): (
+        "reproduce:experiment_command",
+        "our own: which part of BSRS helps, and against what",
+    ),
+    ("reproduce", "auto-eta"): ("reproduce:experiment_command", "our own: eta = auto against every constant"),
+    ("reproduce", "calibration"): ("reproduce:calibration", "how often our own intervals and verdicts err"),
+    ("reproduce", "all"): ("reproduce:everything", "all of them, and one report"),
+    ("bench", "dqn"): ("bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
+    ("bench", "sb3"): ("bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),
+    ("bench", "tabular"): ("bench:tabular", "tabular solvers, beside quantecon and mdpsolver"),
+    ("bench", "td3"): ("bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }
 
 
@@ -104,7 +112,7 @@ def _dispatch(words: list[str]) -> None:
     for length in (2, 1):
         name = tuple(words[:length])
         if name in table:
-            _run(name, *table[name], words[length:])
+            _run(name, table[name][1], words[length:])
             return
     group: Commands = {name: row for name, row in table.items() if name[0] == words[0] and len(name) == 2}
     if not group:
@@ -137,23 +145,21 @@ def _print_help(table: Commands, group: str = "") -> None:
         print("\n  --plugin MODULE  algorithms of your own (docs/adding-an-algorithm.md)")
 
 
-def _run(name: tuple[str, ...], target: str, description: str, words: list[str]) -> None:
-    arguments_type, call = _command(name, target)
-    from bsrs.cli.parse import parse  # after the command's module, which may fail quicker
+def _run(name: tuple[str, ...], description: str, words: list[str]) -> None:
+    takes, call = command_of(name)
+    from bsrs.cli.flags import parse  # after the command's module, which may fail quicker
 
-    call(parse(arguments_type, words, f"bsrs {' '.join(name)}", description))
-
-
-def arguments_of(name: tuple[str, ...]) -> Any:
-    """The dataclass that a command takes."""
-    return _command(name, commands()[name][0])[0]
+    call(parse(takes, words, f"bsrs {' '.join(name)}", description))
 
 
-def _command(name: tuple[str, ...], target: str) -> tuple[Any, Callable[[Any], Any]]:
-    """A command's dataclass and its function."""
-    module, _, function_name = target.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), function_name)
-    if function_name == "command":
-        arguments_type, call = function(name[1])
-        return arguments_type, call
-    return next(hint for name, hint in typing.get_type_hints(function).items() if name != "return"), function
+def command_of(name: tuple[str, ...]) -> tuple[Any, Callable[[Any], Any]]:
+    """What a command's flags are made of, and what to do with what comes of them."""
+    module, _, function_name = commands()[name][0].partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(f"bsrs.cli.{module}"), function_name)
+    if function_name.endswith("_command"):  # one function for several commands
+        takes, call = function(name[1])
+        return takes, call
+    parameters = [hint for key, hint in typing.get_type_hints(function).items() if key != "return"]
+    if dataclasses.is_dataclass(parameters[0]):
+        return parameters[0], function
+    return functools.wraps(function)(functools.partial(functools.partial, function)), lambda call: call()

@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from bsrs.cli.print_table import print_table
+from bsrs.cli.show import print_table
 
 
 @dataclass(frozen=True)

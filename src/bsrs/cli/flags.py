@@ -1,24 +1,98 @@
-"""Command-line flags from an algorithm's config class: each field is a flag that is unset unless the user gives it.
+"""Flags: from words to what a command takes, by tyro, with what is wrong in one sentence; and completing them.
 
-So a preset fills in what the user did not give. The config's own docstrings are the help, with the presets' values.
+An algorithm's flags come from its config class: each field is a flag that is unset unless the user gives it, so a
+preset fills in the rest. The config's own docstrings are the help, with the presets' values.
 """
 
 import ast
+import contextlib
 import dataclasses
+import difflib
 import inspect
+import io
 import itertools
+import re
 import textwrap
 import typing
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
+from bsrs.errors import BadInput
 
 # Fields that every command takes in a form of its own.
 OWN = {"env", "eta", "seed"}
 # field -> what others call it
 _ALIASES = {"steps": ["--max-steps", "--total-timesteps"]}
+
+
+def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
+    """What the words spell: an instance of the dataclass, or the function, with its flags filled in."""
+    flags = flags_of(takes)
+    for word in words:
+        flag = word.partition("=")[0].replace("_", "-")
+        if re.fullmatch(r"--[a-z][\w-]*", flag) and flag not in flags and not flag.startswith(("--help", "--tyro-")):
+            raise _unknown_flag(flag, flags, prog)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            arguments, left = tyro.cli(takes, args=words, prog=prog, description=description, return_unknown_args=True)
+    except SystemExit as stop:
+        if stop.code:
+            raise BadInput(f"{_sentence(said.getvalue())} (see {prog} --help)") from None
+        raise
+    if left:
+        raise BadInput(f"{left[0]!r} is one word too many for {prog} (see {prog} --help)")
+    return arguments
+
+
+def flags_of(takes: Any) -> dict[str, tuple[str, ...]]:
+    """Every flag of a command -> the words it takes, where these are given."""
+    flags: dict[str, tuple[str, ...]] = {}
+    hints = typing.get_type_hints(takes, include_extras=True)
+    for parameter in inspect.signature(takes).parameters:
+        hint = hints[parameter]
+        marks = getattr(hint, "__metadata__", ())
+        if any("Positional" in str(mark) for mark in marks):
+            continue
+        name = parameter.replace("_", "-")
+        aliases = [alias for mark in marks for alias in getattr(mark, "aliases", None) or ()]
+        pair = [f"--no-{name}"] if hint is bool else []
+        flags |= dict.fromkeys([f"--{name}", *pair, *aliases], _choices(hint))
+    return flags
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """The words of a Literal, wherever it is in the type."""
+    if typing.get_origin(hint) is Literal:
+        return tuple(map(str, typing.get_args(hint)))
+    inner = (hint.__origin__,) if hasattr(hint, "__metadata__") else typing.get_args(hint)
+    return tuple(word for part in inner for word in _choices(part))
+
+
+def _unknown_flag(flag: str, flags: dict[str, Any], prog: str) -> BadInput:
+    near = difflib.get_close_matches(flag, flags, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"{prog} --help lists all"
+    return BadInput(f"unknown flag {flag}: {hint}")
+
+
+def _sentence(box: str) -> str:
+    """tyro's error without its frame, its colours and all that follows the first paragraph."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    text = re.sub(r"^╭.*$|^[^\n]*\n *-+ *$", "", text, count=1, flags=re.MULTILINE)  # the title
+    lines = [line.strip(" │") for line in text.strip().splitlines()]
+    end = next((i for i, line in enumerate(lines) if set(line) <= set("─-")), len(lines))
+    sentence = " ".join(" ".join(lines[:end]).split())
+    sentence = re.sub(r"no type matching \{None\}\|(.+?) could be instantiated from", r"expected \1, not", sentence)
+    sentence = sentence.replace("('None', ", "(")
+    sentence = re.sub(r"^Error parsing [A-Z]\w*: ", "", sentence)  # what a config itself says needs no name of a class
+    return re.sub(r"Error parsing \S*/", "Error parsing ", sentence).rstrip(".")  # of several names the last
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The flags of an algorithm.
 
 
 def algorithm_flags(algorithm: str, base: type) -> type:
@@ -92,3 +166,46 @@ def _field_docs(config: type) -> dict[str, str]:
             if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant):
                 docs[typing.cast(ast.Name, field.target).id] = " ".join(str(doc.value.value).split())
     return docs
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Completion.
+
+
+def completion(shell: tyro.conf.Positional[Literal["bash", "zsh"]] = "bash") -> None:
+    """Print a script that lets the shell complete commands, flags and their values.
+
+    Args:
+        shell: For bash put `source <(bsrs completion bash)` into ~/.bashrc; likewise zsh into ~/.zshrc.
+    """
+    from bsrs.cli import command_of, commands
+
+    names = sorted(commands(), key=len, reverse=True)  # `sweep dqn` before `sweep`
+    cases = [_case(" ".join(name), flags_of(command_of(name)[0]), _below(names, name)) for name in names]
+    groups = sorted({name[0] for name in names if len(name) == 2} - {name[0] for name in names if len(name) == 1})
+    cases += [_case(group, {}, _below(names, (group,))) for group in groups]
+    first = " ".join(sorted({name[0] for name in names}))
+    print(_SCRIPT[shell] % {"first": first, "cases": "\n".join(cases)})
+
+
+def _below(names: Iterable[tuple[str, ...]], name: tuple[str, ...]) -> list[str]:
+    """The second words of a group of commands."""
+    return sorted(other[1] for other in names if len(other) == 2 and len(name) == 1 and other[0] == name[0])
+
+
+def _case(command: str, flags: dict[str, tuple[str, ...]], more: list[str]) -> str:
+    valued = [f'      {flag}) words="{" ".join(words)}" ;;' for flag, words in flags.items() if words]
+    rest = f'      *) words="{" ".join([*more, *flags, "--help"])}" ;;'
+    return "\n".join([f'    "{command} "*) case "$before" in', *valued, rest, "    esac ;;"])
+
+
+_BASH = """_bsrs() {
+  local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" words=""
+  case "${COMP_WORDS[*]:1:COMP_CWORD-1} " in
+    " ") words="%(first)s --help --version" ;;
+%(cases)s
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -o default -F _bsrs bsrs"""
+_SCRIPT = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}

@@ -1,13 +1,16 @@
-"""`bsrs tabular ...`: parsing and printing only."""
+"""`bsrs tabular ...` and `bsrs lab`: parsing and printing only."""
 
-import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+import webbrowser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 
-from bsrs.cli.progress import watch_residual
+from bsrs.cli.flags import number_or_text
+from bsrs.cli.show import print_json, print_table, watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
 from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
@@ -19,18 +22,37 @@ from bsrs.tabular.sources import named_mdp
 
 # Applications after which `--plot` shows the values "before": early enough for value to be on its way still.
 BEFORE = 5
+PAGE = Path(str(files("bsrs"))) / "data" / "lab" / "lab.html"
+
+
+def lab(map: str = "", path: bool = False) -> None:
+    """Draw a maze, move eta and watch three learners race, in the browser.
+
+    Args:
+        map: The map to begin with: a name, a size, a text file or rows of letters; by default the paper's.
+        path: Print the path of the page and open nothing.
+    """
+    address = PAGE.as_uri()
+    if map:
+        address += "#" + urlencode({"map": ".".join("".join(row) for row in GridMap.named(map).cells)})
+    if path:
+        print(PAGE)
+    elif webbrowser.open(address):
+        print(f"opened {address}")
+    else:
+        print(f"no browser found; open {address}")
 
 
 def solve(config: SolveTable) -> None:
     """Solve for each eta and print how it went, the value and the policy."""
-    mdp = _mdp(config)
-    rows, solution, eta = [], None, cast(float | str, 0.0)
+    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
+    rows = []
     if config.plot:
         from bsrs.figures.boards import board_of
 
         board_of(config.map)  # says at once if there is none
     for text in config.eta or ("0",):
-        eta = _number(text)
+        eta = number_or_text(text)
         with watch_residual(config.tol, f"{config.map}, eta {text}") as watch:
             solution = solve_table(
                 mdp,
@@ -43,14 +65,13 @@ def solve(config: SolveTable) -> None:
                 watch=watch,
             )
         rows.append(_solution_row(eta, solution, mdp))
-    assert solution is not None
     if config.plot:
         _plot_solution(config, mdp, eta, solution)
     if config.json:
         extra = {"value": solution.optimal_value.tolist(), "policy": solution.policy.tolist()}
-        _print_json({"map": config.map, "gamma": config.gamma, "rows": rows, **extra})
+        print_json({"map": config.map, "gamma": config.gamma, "rows": rows, **extra})
         return
-    _print_table(f"{_title(config)}, residual below {config.tol:g}", rows)
+    print_table(f"{_title(config)}, residual below {config.tol:g}", rows)
     if mdp.n_states <= 400 and _is_map(config.map):
         print(GridMap.named(config.map).policy_text(solution.policy))
 
@@ -70,23 +91,23 @@ def sweep(config: SweepTable) -> None:
     """Mean and standard deviation of the number of operator applications, for each eta over all initialisations."""
     if config.seeds < 1 or not config.eta:
         raise BadInput("a sweep needs at least one eta and one seed")
-    mdp = _mdp(config)
+    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
     steps, converged = tabular_theory.count_steps(
         mdp, config.gamma, config.eta, seeds=range(config.seeds), tol=config.tol, max_steps=config.max_steps
     )
     rows = [_sweep_row(*each) for each in zip(config.eta, steps, converged, strict=True)]
     if config.json:
-        _print_json({"rows": rows})
+        print_json({"rows": rows})
         return
     best = min((row for row in rows if row["converged"]), key=lambda row: row["steps_mean"], default=None)
-    _print_table(f"{_title(config)}, steps over {config.seeds} initialisations", rows)
+    print_table(f"{_title(config)}, steps over {config.seeds} initialisations", rows)
     if best is not None:
         print(f"fewest steps at eta = {best['eta']:g}: {best['steps_mean']:.1f}")
 
 
 def theory(config: TableTheory) -> None:
     """The proven range, the spectral and the empirical limit, the best constant eta, and a verdict on given etas."""
-    mdp = _mdp(config)
+    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
     chain = tabular_theory.optimal_chain(mdp, config.gamma)
     low, high = tabular_theory.proven_range(config.gamma)
     limit = tabular_theory.spectral_limit(chain, config.gamma)
@@ -116,7 +137,7 @@ def theory(config: TableTheory) -> None:
         for eta in config.eta
     ]
     if config.json:
-        _print_json({"map": config.map, "gamma": config.gamma, **facts, "rows": rows})
+        print_json({"map": config.map, "gamma": config.gamma, **facts, "rows": rows})
         return
     meanings = {
         "proven range": f"({low:g}, {high:.4f})",
@@ -124,9 +145,9 @@ def theory(config: TableTheory) -> None:
         "empirical limit (random starts)": f"{empirical:.4f}",
         "best constant eta (random starts)": f"{best.eta:.4f}: {best.steps:.1f} steps, plain {best.plain_steps:.1f}",
     }
-    _print_table(_title(config), [{"what": what, "eta": value} for what, value in meanings.items()])
+    print_table(_title(config), [{"what": what, "eta": value} for what, value in meanings.items()])
     if rows:
-        _print_table("the etas asked for", rows)
+        print_table("the etas asked for", rows)
 
 
 def _plot_theory(config: TableTheory, eigenvalues: np.ndarray, limits: dict[str, float]) -> None:
@@ -138,19 +159,8 @@ def _plot_theory(config: TableTheory, eigenvalues: np.ndarray, limits: dict[str,
         print(f"wrote {save_as(stability(eigenvalues, config.gamma, etas), config.plot)}", file=sys.stderr)
 
 
-def _mdp(config: Table) -> MDP:
-    return named_mdp(config.map, slip=config.slip, goal=config.goal)
-
-
 def _is_map(name: str) -> bool:
     return not name.startswith("garnet:") and "-v" not in name
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _solution_row(eta: float | str, solution: Solution, mdp: MDP) -> dict[str, Any]:
@@ -176,26 +186,3 @@ def _sweep_row(eta: float, steps: np.ndarray, converged: np.ndarray) -> dict[str
 def _title(config: Table) -> str:
     maps = f", slip {config.slip:g}, goal {config.goal}s" if _is_map(config.map) else ""
     return f"{config.map}, gamma {config.gamma:g}{maps}"
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2))
-
-
-def _print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    table = RichTable(title=title, title_justify="left")
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="left" if isinstance(rows[0][name], str) else "right")
-    for row in rows:
-        table.add_row(*_cells(row.values()))
-    Console().print(table)
-
-
-def _cells(values: Iterable[Any]) -> list[str]:
-    return [
-        f"{v:.4g}" if isinstance(v, float) else ("yes" if v else "no") if isinstance(v, bool) else str(v)
-        for v in values
-    ]

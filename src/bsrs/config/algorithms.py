@@ -9,15 +9,16 @@ import dataclasses
 import importlib
 import importlib.metadata
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib.resources import files
+from types import ModuleType
 from typing import Any, TypeVar
 
 from bsrs.config.base import from_dict
-from bsrs.config.modules import import_from_here
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 
@@ -95,7 +96,7 @@ _ROWS: dict[str, Algorithm] = {
         Algorithm(
             name="dqn",
             summary="DQN: Atari, MinAtar, classic control, images",
-            config="bsrs.config.dqn:DQNConfig",
+            config="bsrs.config.agents:DQNConfig",
             agent="bsrs.agents.dqn:DQNAgent",
             member_fields=_DQN_MEMBERS,
             suits={
@@ -109,7 +110,7 @@ _ROWS: dict[str, Algorithm] = {
         Algorithm(
             name="sac",
             summary="SAC: Pendulum, MuJoCo",
-            config="bsrs.config.sac:SACConfig",
+            config="bsrs.config.agents:SACConfig",
             agent="bsrs.agents.sac:SACAgent",
             member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
@@ -118,7 +119,7 @@ _ROWS: dict[str, Algorithm] = {
         Algorithm(
             name="tabular",
             summary="exact value iteration on tabular MDPs",
-            config="bsrs.config.table_run:TableRunConfig",
+            config="bsrs.config.tabular:TableRunConfig",
             agent=None,
             suits={"*": "exact"},
             run="bsrs.sweep.tables:solve_runs",
@@ -127,7 +128,7 @@ _ROWS: dict[str, Algorithm] = {
         Algorithm(
             name="td3",
             summary="TD3: Pendulum, MuJoCo",
-            config="bsrs.config.td3:TD3Config",
+            config="bsrs.config.agents:TD3Config",
             agent="bsrs.agents.td3:TD3Agent",
             member_fields=_CRITICS_MEMBERS,
             populations={"*": 4},
@@ -221,6 +222,21 @@ def _import_plugins() -> None:
         point.load()
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         import_from_here(name, "to be a plugin")
+
+
+def import_from_here(name: str, purpose: str) -> ModuleType:
+    """Import a module that is installed or lies in this folder, where the command `bsrs` itself would not look."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise BadInput(f"{name[:80]!r} {purpose} is no name of a module")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {error}") from None
+        where = f"neither installed nor in this folder, {os.getcwd()}"
+        raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 
 
 def _differences(one: TrainingConfig, other: TrainingConfig) -> list[str]:

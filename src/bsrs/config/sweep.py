@@ -1,16 +1,55 @@
-"""What a sweep is made of, and how it is carried out."""
+"""How runs and sweeps are carried out, and which runs a sweep is made of."""
 
 import math
 import os
+import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from bsrs.config.options import MOST_THREADS, check_device
 from bsrs.config.training import MOST_STEPS, check_finite, check_range
 from bsrs.errors import BadInput
 
 MOST_RUNS = 1_000_000
+MOST_THREADS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How runs are carried out, alone or in a sweep. Nothing here changes what they find, but for rounding."""
+
+    device: str = "cpu"
+    """Where the networks live: cpu, cuda, cuda:1, ..."""
+    tensorboard: bool = True
+    """Write TensorBoard's event files too."""
+    track: tuple[Literal["wandb"], ...] = ()
+    """Report to Weights & Biases as well; with WANDB_MODE=offline nothing leaves this machine."""
+
+    def __post_init__(self) -> None:
+        check_finite(self)
+        if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d{1,4})?", self.device):  # whether it is there shows when it is used
+            raise BadInput(f"device is {self.device[:40]!r}; expected cpu, cuda, cuda:1, mps or xpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
+    """How a run is carried out."""
+
+    resume: bool = False
+    """Go on with the unfinished run in the folder."""
+    threads: int = 0
+    """Threads of PyTorch; 0 leaves its own choice."""
+    checkpoint_every: int = 50_000
+    """Env steps between two checkpoints; 0 writes none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 0, "threads", high=MOST_THREADS)
+        check_range(self, 0, "checkpoint_every", high=MOST_STEPS)
+
+    @property
+    def trackers(self) -> tuple[Literal["tensorboard", "wandb"], ...]:
+        """All that are wanted."""
+        return (*(("tensorboard",) if self.tensorboard else ()), *self.track)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +130,8 @@ class SlurmOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """How a sweep is carried out. Nothing here changes what its runs find, but for rounding."""
+class SweepOptions(Options):
+    """How a sweep is carried out."""
 
     executor: Literal["local", "ray", "slurm"] = "local"
     """Where the runs are trained: processes of this machine, a Ray cluster, or Slurm jobs."""
@@ -103,23 +142,17 @@ class SweepOptions:
     members: int = 0
     """Runs that one worker trains together as a population, which is faster with small networks and on a GPU; 0
     chooses for the local executor as many as make a core fastest, and 1 elsewhere."""
-    device: str = "cpu"
-    """Where the networks live: cpu, cuda, cuda:1, ..."""
     checkpoint_every: int = 0
     """Env steps between two checkpoints; 0 chooses 10,000, and 50,000 where observations are images."""
     retries: int = 2
     """How often a run is tried again after its worker died."""
-    tensorboard: bool = True
-    """Write TensorBoard's event files too."""
-    track: tuple[Literal["wandb"], ...] = ()
-    """Report to Weights & Biases as well; with WANDB_MODE=offline nothing leaves this machine."""
     ray: RayOptions = field(default_factory=RayOptions)
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
     def __post_init__(self) -> None:
-        for options in (self, self.ray, self.slurm):
-            check_finite(options)
-        check_device(self.device)
+        super().__post_init__()
+        check_finite(self.ray)
+        check_finite(self.slurm)
         check_range(self, 0, "workers", "members", "retries", high=MOST_THREADS)
         check_range(self, 1, "threads", high=MOST_THREADS)
         check_range(self, 0, "checkpoint_every", high=MOST_STEPS)
@@ -147,8 +180,3 @@ class RunFilter:
     """Seeds."""
     state: tuple[Literal["running", "stopped", "finished", "diverged", "failed", "damaged"], ...] = ()
     """States."""
-
-
-def default_out(name: str) -> Path:
-    """Where a sweep goes that was not told where."""
-    return Path("runs") / name

@@ -1,16 +1,16 @@
-"""Configs of the commands on tables."""
+"""Commands on tables, and exact solutions as runs of a sweep. The defaults are those of the paper's tabular figure."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from bsrs.config.training import TrainingConfig, check_range
+from bsrs.errors import BadInput
 
 
-@dataclass(frozen=True)
-class Table:
-    """What every command on tables needs."""
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What is solved, apart from the table itself."""
 
-    map: str = "paper"
-    """A named map (paper, corridor, two-rooms, four-rooms, cliff), a size such as 20x20, rows of letters ("SFF FWG") or
-    a text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
     gamma: float = 0.8
     """Discount factor, in [0, 1)."""
     slip: float = 0.0
@@ -19,11 +19,20 @@ class Table:
     """What an action in the goal does after its reward of 1 (maps only)."""
     tol: float = 1e-6
     """Converged when two iterates differ by less than this in the sup-norm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Problem):
+    """What every command on tables needs."""
+
+    map: str = "paper"
+    """A named map (paper, corridor, two-rooms, four-rooms, cliff), a size such as 20x20, rows of letters ("SFF FWG") or
+    a text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
     json: bool = False
     """Print one JSON document instead of a table."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SolveTable(Table):
     """Solve one table exactly."""
 
@@ -41,7 +50,7 @@ class SolveTable(Table):
     FrozenLake, CliffWalking and Taxi."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SweepTable(Table):
     """Applications of the self-shaped operator to convergence, over shape-scales and random initialisations."""
 
@@ -53,7 +62,7 @@ class SweepTable(Table):
     """Give up after so many applications of the operator."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableTheory(Table):
     """What can be said about eta beforehand."""
 
@@ -63,3 +72,31 @@ class TableTheory(Table):
     """Random initialisations for the empirical limit."""
     plot: str = ""
     """Draw the eigenvalues in the region where each eta is stable into this file: .png, .pdf or .svg."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRunConfig(Problem, TrainingConfig):
+    """The self-shaped Bellman operator, applied from a random Q table until nothing moves.
+
+    `env` is a map or another table by name, `seed` draws the first table, and a step is one application.
+    """
+
+    algorithm: ClassVar[str] = "tabular"
+
+    steps: int = 10_000
+    """Give up after so many applications."""
+    log_every: int = 1
+    """Applications between two records."""
+    eval_every: int = 0
+    """The greedy policy is judged at the end only."""
+    eval_episodes: int = 1
+    """And exactly: there is one score."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 0.0, "gamma", "slip", high=1.0)
+        check_range(self, 0.0, "tol")
+        if not isinstance(self.eta, float):
+            raise BadInput(f"eta is {self.eta!r}; expected a number, for tables have no schedule")
+        if (self.n_envs, self.eval_every, self.eval_episodes) != (1, 0, 1):
+            raise BadInput("n_envs, eval_every and eval_episodes have no meaning for tables")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import gymnasium
 
-from bsrs.config.modules import import_from_here
+from bsrs.config.algorithms import import_from_here
 from bsrs.errors import BadInput, unknown
 
 Env: TypeAlias = gymnasium.Env[Any, Any]

@@ -129,11 +129,6 @@ def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, pati
 # --------------------------------------------------------------------------------------------------------------
 
 
-def reproduce_tabular(out: Path) -> list[Path]:
-    """Make the figures and their numbers; the files that were written."""
-    return write(study(), out)
-
-
 def write(numbers: Study, out: Path) -> list[Path]:
     """Figures as PDF and PNG, numbers as CSV."""
     out.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,7 @@ from typing import Any
 
 from bsrs.config.algorithms import find_algorithm, preset
 from bsrs.config.base import from_dict
-from bsrs.config.options import RunOptions
-from bsrs.config.sweep import SweepConfig, SweepOptions
+from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown

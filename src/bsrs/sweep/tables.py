@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bsrs.config.options import RunOptions
-from bsrs.config.table_run import TableRunConfig
+from bsrs.config.sweep import RunOptions
+from bsrs.config.tabular import TableRunConfig
 from bsrs.tabular.solve import Solution, solve
 from bsrs.tabular.sources import named_mdp
 from bsrs.tabular.theory import random_inits

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
-from bsrs.config.options import RunOptions
+from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, clear_words_when_full

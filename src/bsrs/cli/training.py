@@ -1,24 +1,80 @@
-"""`bsrs sweep` and `bsrs runs`: parsing and printing only."""
+"""`bsrs train`, `bsrs sweep` and `bsrs presets`."""
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from bsrs.cli.flags import algorithm_flags, number_or_text, set_flags
-from bsrs.config.sweep import SweepConfig, SweepOptions, default_out
-from bsrs.errors import BadInput, printable
+from bsrs.cli.flags import OWN, algorithm_flags, as_text, number_or_text, preset_values, set_flags
+from bsrs.cli.show import print_recommendations, print_table, show_progress
+from bsrs.config.algorithms import algorithms, preset
+from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
+from bsrs.envs.defaults import default_preset
+from bsrs.errors import BadInput, printable, unknown
+from bsrs.store.names import folder_name
+from bsrs.sweep.plan import describe, expand, preset_names, preset_text, read_sweep, tasks_left
 
 if TYPE_CHECKING:
     from bsrs.config.training import TrainingConfig
     from bsrs.sweep.conduct import Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainArguments(RunOptions):
+    """What every `bsrs train` command takes."""
+
+    env: str
+    """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
+    eta: tuple[str, ...] = ("0",)
+    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
+    Several train a population."""
+    seed: tuple[int, ...] = (0,)
+    """Several train a population."""
+    preset: str = ""
+    """Settings that are not given as flags (see `bsrs presets`); by default those that suit the kind of env."""
+    out: Path | None = None
+    """Folder of the run; of a population, one folder in it per member. By default a new folder in `runs`."""
+
+
+def train_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
+    """`bsrs train ALGORITHM`: its flags and its function."""
+    return algorithm_flags(algorithm, TrainArguments), partial(_train, algorithm)
+
+
+def _train(algorithm: str, arguments: TrainArguments) -> None:
+    """Train one run, or a population of every eta with every seed."""
+    from bsrs.run import run
+
+    if not arguments.eta or not arguments.seed:
+        raise BadInput("--eta or --seed has no value; expected at least one")
+    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
+    folders = [(arguments.out or Path("runs")) / folder_name(config) for config in configs]
+    if arguments.out is not None and len(configs) == 1:
+        folders = [arguments.out]
+    with show_progress(configs[0].steps, f"{algorithm} {arguments.env}") as progress:
+        outcomes = run(configs, folders, arguments, progress)
+    for folder, outcome in zip(folders, outcomes, strict=True):
+        score = "none" if outcome.score is None else f"{outcome.score:.2f}"
+        print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
+
+
+def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
+    given = {**set_flags(arguments, algorithm), "eta": number_or_text(eta), "seed": seed}
+    if arguments.preset:
+        return preset(algorithm, arguments.preset, env=arguments.env, **given)
+    return default_preset(algorithm, arguments.env, **given)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Sweeps.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,23 +117,21 @@ class PresetArguments(HowToSweep):
     """Settings of the algorithm to change, as NAME=VALUE."""
 
 
-def command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
+def sweep_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
     """`bsrs sweep ALGORITHM`: its flags and its function."""
-    return algorithm_flags(algorithm, SweepArguments), partial(_from_flags, algorithm)
+    return algorithm_flags(algorithm, SweepArguments), partial(_sweep_flags, algorithm)
 
 
-def preset(arguments: PresetArguments) -> None:
+def sweep_preset(arguments: PresetArguments) -> None:
     """Sweep what a preset or a file says."""
-    from bsrs.sweep.plan import preset_names, read_sweep
-
     if bool(arguments.file) == bool(arguments.preset):
         raise BadInput(f"expected a TOML file or one --preset of {', '.join(preset_names())}")
     name = arguments.preset or str(arguments.file)
     sweep = read_sweep(name, arguments.scale, dict(map(_setting, arguments.set)))
-    _carry_out(sweep, arguments, default_out("-".join(filter(None, (Path(name).stem, arguments.scale)))))
+    _sweep(sweep, arguments, "-".join(filter(None, (Path(name).stem, arguments.scale))))
 
 
-def _from_flags(algorithm: str, arguments: SweepArguments) -> None:
+def _sweep_flags(algorithm: str, arguments: SweepArguments) -> None:
     sweep = SweepConfig(
         algorithm=algorithm,
         env=arguments.env,
@@ -87,24 +141,20 @@ def _from_flags(algorithm: str, arguments: SweepArguments) -> None:
         preset=arguments.preset,
         fields=set_flags(arguments, algorithm),
     )
-    _carry_out(sweep, arguments, default_out(f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-")))
+    _sweep(sweep, arguments, f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-"))
 
 
-def _carry_out(sweep: SweepConfig, arguments: HowToSweep, otherwise: Path) -> None:
-    from bsrs.sweep.plan import expand
-
-    configs = expand(sweep)
-    out = arguments.out or otherwise
-    options = SweepOptions(**{field.name: getattr(arguments, field.name) for field in fields(SweepOptions)})
+def _sweep(sweep: SweepConfig, arguments: HowToSweep, name: str) -> None:
+    configs, out = expand(sweep), arguments.out or Path("runs") / name
     if arguments.dry_run:
-        _print_plan(configs, out, options)
+        _print_plan(configs, out, arguments)
         return
     from bsrs.sweep.conduct import run_sweep
 
-    summary = run_sweep(configs, out, options)
+    summary = run_sweep(configs, out, arguments)
     print(f"{out}: {_told(summary, len(configs))}")
-    for name, why in summary.problems.items():
-        print(printable(f"  {name}: {why}"))
+    for run, why in summary.problems.items():
+        print(printable(f"  {run}: {why}"))
     _print_answer(configs, out)
     if summary.problems:
         raise SystemExit(1)
@@ -114,19 +164,15 @@ def _print_answer(configs: Sequence[TrainingConfig], out: Path) -> None:
     """Which eta these runs speak for, where there was a choice. Exact tables need no statistics."""
     if configs[0].algorithm == "tabular" or len({config.eta for config in configs}) < 2:
         return
-    from bsrs.cli.recommend import print_recommendations
     from bsrs.stats.recommend import recommend
     from bsrs.stats.records import read_runs, series_of
-    from bsrs.store.names import folder_name
 
     planned = {folder_name(config) for config in configs}
     print_recommendations(recommend(series_of([run for run in read_runs(out)[0] if run.folder.name in planned])))
 
 
 def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOptions) -> None:
-    from bsrs.store.names import folder_name
     from bsrs.sweep.measure import PROCESS_BYTES, core_seconds, replay_bytes
-    from bsrs.sweep.plan import describe, tasks_left
     from bsrs.sweep.view import duration
 
     tasks = tasks_left(configs, out, options)
@@ -162,3 +208,30 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Presets.
+
+
+def presets(name: Annotated[str, tyro.conf.Positional] = "") -> None:
+    """List the presets, or print one.
+
+    Args:
+        name: An algorithm, for the settings that its presets give; or a sweep preset. Empty lists them all.
+    """
+    rows = {row.name: row for row in algorithms()}
+    if name in rows:
+        row = rows[name]
+        fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
+        values = [{"": f.name, **{key: as_text(v) for key, v in preset_values(row, f).items()}} for f in fields]
+        print_table(f"presets of {name}", values)
+        print("suit: " + ", ".join(f"{pattern} {suited}" for pattern, suited in row.suits.items()))
+    elif name in preset_names():
+        print(preset_text(name).strip())
+    elif name:
+        raise unknown("preset", name, [*rows, *preset_names()])
+    else:
+        for row in rows.values():
+            print(f"{row.name}: {', '.join(row.presets)}")
+        print(f"sweeps: {', '.join(preset_names())}")

@@ -1,0 +1,251 @@
+"""What runs have left: `bsrs runs`, `recommend`, `report`, `play` and `export`."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from bsrs.cli.show import print_json, print_recommendations
+from bsrs.config.sweep import RunFilter
+from bsrs.errors import BadInput, printable, say
+
+if TYPE_CHECKING:
+    from bsrs.stats.recommend import Recommendation
+    from bsrs.store.listing import RunStatus
+
+_COLUMNS = ("env", "algorithm", "eta", "seed", "step", "score", "state", "age", "name")
+_RIGHT = {"eta", "seed", "step", "score", "age"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsArguments(RunFilter):
+    """What `bsrs runs` takes."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """A sweep's folder, or any folder with runs below it."""
+    json: bool = False
+    """Print one JSON document instead of a table."""
+    csv: bool = False
+    """Print comma-separated values instead, with a column for each setting of the configs."""
+    sql: str = ""
+    """Ask DuckDB instead: the tables are `runs` (a row each) and `records` (a row for each of their records)."""
+
+
+def runs(arguments: RunsArguments) -> None:
+    """List the runs, or answer a question about them."""
+    from bsrs.store.listing import list_runs
+
+    if arguments.sql:
+        _answer(arguments)
+        return
+    found = list_runs(arguments.folder, arguments)
+    if arguments.json:
+        print_json({"runs": [dataclasses.asdict(status) for status in found]})
+    elif arguments.csv:
+        _print_csv(found)
+    else:
+        _print_columns([_COLUMNS, *map(_row, found)])
+        for status in found:
+            if status.state in ("failed", "damaged"):
+                print(printable(f"{status.name}: {status.reason}"))
+        _print_summary(found, arguments)
+
+
+def _answer(arguments: RunsArguments) -> None:
+    from bsrs.store.table import connect
+
+    connection = connect(arguments.folder, arguments)
+    import duckdb
+
+    try:
+        print(printable(str(connection.sql(arguments.sql)), keep="\n"))
+    except duckdb.Error as error:
+        raise BadInput(f"the question cannot be answered: {error}") from None
+
+
+def _print_csv(found: Sequence[RunStatus]) -> None:
+    from bsrs.store.table import run_row
+
+    def text(value: Any) -> str:
+        parts = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        return printable(" ".join(map(str, parts)))
+
+    rows = [{key: text(value) for key, value in run_row(status).items()} for status in found]
+    writer = csv.DictWriter(sys.stdout, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _print_columns(rows: Sequence[tuple[str, ...]]) -> None:
+    """Without a frame: ten thousand rows are no place for ornament."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    for row in rows:
+        cells = zip(_COLUMNS, row, widths, strict=True)
+        print("  ".join(f"{cell:>{w}}" if name in _RIGHT else f"{cell:<{w}}" for name, cell, w in cells).rstrip())
+
+
+def _row(status: RunStatus) -> tuple[str, ...]:
+    cells = (
+        status.env,
+        status.algorithm,
+        f"{status.eta:g}" if isinstance(status.eta, (int, float)) else status.eta,
+        str(status.seed),
+        f"{status.step:,}",
+        "" if status.score is None else f"{status.score:.2f}",
+        status.state,
+        _age(status.age_s),
+        status.name,
+    )
+    return tuple(map(printable, cells))
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _print_summary(found: Sequence[RunStatus], arguments: RunsArguments) -> None:
+    from bsrs.sweep.conduct import planned_runs
+
+    counts = Counter(status.state for status in found)
+    words = [f"{number} {state}" for state, number in sorted(counts.items())]
+    filtered = any(getattr(arguments, field.name) for field in dataclasses.fields(RunFilter))
+    waiting = set() if filtered else set(planned_runs(arguments.folder)) - {status.name for status in found}
+    words += [f"{len(waiting)} not begun"] if waiting else []
+    print(f"{len(found)} runs" + (f": {', '.join(words)}" if words else ""))
+
+
+# --------------------------------------------------------------------------------------------------------------
+
+
+def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None:
+    """Which eta to use, from one or more folders of runs: a sentence for each algorithm and env.
+
+    Args:
+        folders: Where the runs are; folders below count too.
+        json: One JSON document instead of sentences.
+    """
+    from bsrs.stats.recommend import recommend as recommend_eta
+    from bsrs.stats.records import read_runs, series_of
+
+    found_runs = []
+    for folder in folders:
+        read, damaged = read_runs(folder)
+        found_runs += read
+        for run, why in damaged.items():
+            say(f"{run.name} is damaged and counts nowhere: {why}")
+    found = recommend_eta(series_of(found_runs))
+    if not found:
+        where = ", ".join(map(str, folders))
+        raise BadInput(f"{where}: no ended run with an eta other than 0; expected a sweep over eta")
+    if json:
+        print_json({"recommendations": [_record(each) for each in found]})
+    else:
+        print_recommendations(found)
+
+
+def _record(each: Recommendation) -> dict[str, object]:
+    gain = dataclasses.asdict(each.gain) if each.gain else {}
+    # JSON has no infinity: an end that is not known is null.
+    finite = {name: None if value in (float("inf"), -float("inf")) else value for name, value in gain.items()}
+    about = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
+    answer = {"eta": each.eta, "sentence": each.sentence, "best": each.best, "gain": finite or None}
+    return {**about, "variant": each.variant, **answer, "more_seeds": each.more_seeds}
+
+
+def report(
+    folders: Positional[tuple[Path, ...]],
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    title: str = "",
+    group_by: str = "",
+) -> None:
+    """One self-contained HTML page about one or more folders of runs.
+
+    Args:
+        folders: Where the runs are; folders below count too.
+        out: The page to write.
+        title: Headline; by default the folders' names.
+        group_by: Overlay the folders: runs with equal values of these config fields (for example double,eta) are one
+            line.
+    """
+    from bsrs.report import read_study, write_report
+
+    fields = tuple(name.strip().replace("-", "_") for name in group_by.split(",") if name.strip())
+    page = write_report(read_study(folders, title=title, group_by=fields), out)
+    print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser")
+
+
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlayArguments:
+    """What `bsrs play` takes."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of the run."""
+    out: Path = Path("play.gif")
+    """The film: a .gif or an .mp4."""
+    window: bool = False
+    """Open a window instead."""
+    episodes: int = 1
+    """Greedy episodes to play."""
+    most_steps: int = 2_000
+    """Stop there, whatever happens."""
+    seed: int = 0
+    """Where the episodes begin."""
+    fps: int = 30
+    """Pictures per second."""
+    trust: bool = False
+    """Import the module that the run's env names, if it names one: only for folders whose origin you know."""
+
+
+def play(arguments: PlayArguments) -> None:
+    """Play a trained run and film it."""
+    from bsrs.config.training import check_range
+    from bsrs.play import Play, show, write_film
+
+    check_range(arguments, 1, "episodes", "most_steps", "fps")
+    player = Play(arguments.run, seed=arguments.seed, trust=arguments.trust)
+    pictures = player.pictures(arguments.episodes, arguments.most_steps)
+    if arguments.window:
+        show(pictures, arguments.fps)
+    else:
+        print(f"{arguments.out}: {write_film(pictures, arguments.out, arguments.fps)} pictures")
+    print(f"scores: {', '.join(f'{score:g}' for score in player.scores) or 'no episode ended'}")
+
+
+def export(
+    run: Positional[Path],
+    format: Literal["onnx", "torchscript"] = "onnx",
+    out: Path | None = None,
+    env: str = "",
+    trust: bool = False,
+) -> None:
+    """Write the greedy policy of a run, checked against the run's own actions.
+
+    Args:
+        run: Folder of the run.
+        format: The kind of file. onnx needs the extra of that name.
+        out: The file; by default policy.onnx or policy.pt in the run's folder.
+        env: In place of the env that the run names.
+        trust: Import the module that the run's env names, if it names one: only for folders whose origin you know.
+    """
+    from bsrs.export import SUFFIX
+    from bsrs.learners import load
+
+    file = out or run / f"policy{SUFFIX[format]}"
+    if file.is_dir():
+        raise BadInput(f"{file} is a folder; expected a file to write the policy to")
+    print(load(run, env=env or None, trust=trust).export(file, format))

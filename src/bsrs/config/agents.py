@@ -1,0 +1,133 @@
+"""The settings of DQN, TD3 and SAC runs. The defaults are the paper's tables: Atari for DQN, Pendulum for the rest."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from bsrs.config.training import OffPolicyConfig, check_positive, check_range
+from bsrs.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(OffPolicyConfig):
+    """DQN (Mnih et al., 2015) with bootstrapped reward shaping."""
+
+    algorithm: ClassVar[str] = "dqn"
+    added_later = (*OffPolicyConfig.added_later, "dueling")
+
+    steps: int = 10_000_000
+    gamma: float = 0.99
+    learning_rate: float = 1e-4
+    batch_size: int = 32
+    buffer_size: int = 100_000
+    learning_starts: int = 50_000
+    train_freq: int = 4
+    gradient_steps: int = 1
+    hidden: tuple[int, ...] = (64, 64)
+    """Hidden layers for flat observations; images have their own networks."""
+    target_update_interval: int = 1_000
+    """Env steps between two copies of the online network into the target network."""
+    exploration_fraction: float = 0.1
+    """Share of the run over which epsilon falls from its first to its last value."""
+    exploration_initial_eps: float = 1.0
+    """Epsilon at the start."""
+    exploration_final_eps: float = 0.02
+    """Epsilon after the fall."""
+    max_grad_norm: float = 10.0
+    """Largest norm of a gradient; longer ones are scaled down."""
+    atari_network: Literal["nature", "small"] = "nature"
+    """For images: the network of Mnih et al. (2015), or theirs of 2013, which costs a third. Images too small for
+    either get one 3x3 convolution."""
+    double: bool = False
+    """Double DQN: the online network chooses the next action, the target network values it."""
+    dueling: bool = False
+    """Dueling heads (Wang et al., 2016): V and advantages instead of Q."""
+    temperature: float = 0.0
+    """Above 0, V is the soft maximum tau * logsumexp(Q / tau), in the target and in the potential."""
+    potential: Literal["bootstrapped", "static", "random"] = "bootstrapped"
+    """What eta scales: the current V; the V of the untrained network, kept; or noise."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 0.0, "exploration_fraction", "exploration_initial_eps", "exploration_final_eps", high=1.0)
+        check_range(self, 1, "gradient_steps", "target_update_interval")
+        check_range(self, 0, "temperature")
+        check_positive(self, "max_grad_norm")
+        if self.double and self.temperature:
+            raise BadInput("double and temperature are both set; the soft maximum has no greedy action to choose")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(OffPolicyConfig):
+    """An off-policy actor-critic run on continuous actions. The defaults are the paper's table for Pendulum."""
+
+    steps: int = 20_000
+    gamma: float = 0.98
+    learning_rate: float = 1e-3
+    batch_size: int = 256
+    buffer_size: int = 200_000
+    learning_starts: int = 0
+    train_freq: int = 1
+    gradient_steps: int = -1
+    """Gradient steps of one round; -1 is as many as there were env steps."""
+    hidden: tuple[int, ...] = (400, 300)
+    """Hidden layers of the actor and of each critic."""
+    tau: float = 0.005
+    """Share of the online network that moves into the target network at each of its updates."""
+    n_critics: int = 2
+    """Critics per member, of which the smallest counts."""
+    potential: Literal["policy", "replay", "static", "random"] = "policy"
+    """What eta scales: V at the actor's own action (the paper's text); Q at the replayed action for s and at the
+    target's action for s' (the authors' figures); the V of the untrained networks, kept; or noise."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 0.0, "tau", high=1.0)
+        check_range(self, 1, "n_critics", high=1_000)
+        if self.comparator == "popart":
+            raise BadInput("comparator popart is DQN's only; expected another one")
+        if self.gradient_steps < 1 and self.gradient_steps != -1:
+            raise BadInput(f"gradient_steps is {self.gradient_steps}; expected at least 1, or -1 for one per env step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(ActorCriticConfig):
+    """TD3 (Fujimoto et al., 2018) with bootstrapped reward shaping."""
+
+    algorithm: ClassVar[str] = "td3"
+
+    policy_delay: int = 2
+    """Critic updates for each update of the actor and the targets."""
+    target_policy_noise: float = 0.2
+    """Standard deviation of the noise on the target's action; actions span -1 to 1 here."""
+    target_noise_clip: float = 0.5
+    """Largest size of that noise."""
+    exploration_noise: float = 0.0
+    """Standard deviation of the noise on the actions taken. The paper's code has none, SB3's zoo uses 0.1."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 1, "policy_delay")
+        if self.comparator == "munchausen":
+            raise BadInput("comparator munchausen needs a policy with probabilities; expected dqn or sac, not td3")
+        check_range(self, 0, "target_policy_noise", "target_noise_clip", "exploration_noise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(ActorCriticConfig):
+    """SAC (Haarnoja et al., 2018) with bootstrapped reward shaping and a temperature that is learnt."""
+
+    algorithm: ClassVar[str] = "sac"
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the actor and of each critic."""
+    alpha: float = 1.0
+    """The temperature at the start."""
+    fixed_alpha: bool = False
+    """Leave the temperature as it is at the start, instead of adapting it to `target_entropy`."""
+    target_entropy: float | None = None
+    """The entropy to reach; minus the number of actions if not given."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.alpha > 0:
+            raise BadInput(f"alpha is {self.alpha}; expected a number above 0")
