@@ -60,6 +60,15 @@ def test_a_gain_of_a_standard_deviation_is_found_with_20_seeds() -> None:
     assert np.mean(near_best) >= 0.8
 
 
+def test_nor_does_it_need_seeds_that_share_their_luck() -> None:
+    """One standard deviation of the scores: where seeds share nothing, less than one of their differences."""
+    truth = np.array([0.0, 0.4, 0.8, 1.0, 0.8, 0.4, 0.0])
+    draws = 60
+    found = [_recommended(noise + truth[:, None]) for noise in stream(2, "noise").normal(size=(draws, 7, 20))]
+    near_best = sum(each.helps and truth[ETAS.index(float(each.eta))] >= 0.8 for each in found)
+    assert scipy.stats.binomtest(near_best, draws, 0.8, alternative="less").pvalue > 0.05
+
+
 def test_the_sentence_says_what_to_do_and_how_sure_that_is() -> None:
     noise = stream(0, "sentence").normal(size=(3, 10))
     clear = _recommended(noise + np.array([[0.0], [0.0], [3.0]]))
