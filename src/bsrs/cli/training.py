@@ -81,6 +81,9 @@ def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> T
 class HowToSweep(SweepOptions):
     """What every `bsrs sweep` command takes."""
 
+    race: bool = False
+    """After every two seeds the worse half of the etas leaves; the last one is tested against eta = 0 on the other
+    seeds. Fewer runs than all of them."""
     dry_run: bool = False
     """Print the runs, train for a few seconds to see what they will cost, and stop."""
     out: Path | None = None
@@ -149,10 +152,16 @@ def _sweep(sweep: SweepConfig, arguments: HowToSweep, name: str) -> None:
     if arguments.dry_run:
         _print_plan(configs, out, arguments)
         return
-    from bsrs.sweep.conduct import run_sweep
+    if arguments.race:
+        from bsrs.race import run_race
 
-    summary = run_sweep(configs, out, arguments)
-    print(f"{out}: {_told(summary, len(configs))}")
+        summary = run_race(configs, out, arguments)
+        print(f"{out}: {len(configs)} runs at most; {_ended(summary)}")
+    else:
+        from bsrs.sweep.conduct import run_sweep
+
+        summary = run_sweep(configs, out, arguments)
+        print(f"{out}: {_told(summary, len(configs))}")
     for run, why in summary.problems.items():
         print(printable(f"  {run}: {why}"))
     _print_answer(configs, out)
@@ -192,12 +201,16 @@ def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOpti
 
 
 def _told(summary: Summary, planned: int) -> str:
-    states = Counter(status.state for status in summary.statuses)
     before = planned - len(summary.statuses) - len(summary.problems)
+    words = [_ended(summary)] if len(summary.statuses) + len(summary.problems) else []
+    return f"{planned} runs: {', '.join([*words, *[f'{before} done before'][:before]])}"
+
+
+def _ended(summary: Summary) -> str:
+    states = Counter(status.state for status in summary.statuses)
     words = [f"{number} {state}" for state, number in sorted(states.items())]
     words += [f"{len(summary.problems)} without a result"] if summary.problems else []
-    words += [f"{before} done before"] if before else []
-    return f"{planned} runs: {', '.join(words)}"
+    return ", ".join(words) or "all done before"
 
 
 def _setting(text: str) -> tuple[str, Any]:

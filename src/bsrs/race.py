@@ -1,0 +1,74 @@
+"""A race of etas: after every two seeds the worse half leaves, and the last one is tested against eta = 0 on new seeds.
+
+Etas leave by whole runs on few seeds, not early in a run: who is ahead early is often behind in the end. The seeds that
+judged the race are not run at eta = 0, so what `recommend` compares had no say in the choice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil, inf, log2
+from pathlib import Path
+
+import numpy as np
+
+from bsrs.config.sweep import SweepOptions
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import BadInput
+from bsrs.stats.comparison import FEWEST_SEEDS
+from bsrs.stats.curves import area_under_curve
+from bsrs.stats.records import read_runs, series_of
+from bsrs.sweep.conduct import Summary, run_sweep
+
+JUDGES = 2  # seeds of a round
+
+
+def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> Summary:
+    """Train what the race comes to need of these. Kill it at any time and call it again: it continues."""
+    total, ran = Summary(), set[TrainingConfig]()
+    while due := [config for config in entrants(configs, _scores(root, ran)) if config not in ran]:
+        etas, seeds = (dict.fromkeys(str(getattr(config, name)) for config in due) for name in ("eta", "seed"))
+        print(f"race: eta {', '.join(etas)} on seeds {', '.join(seeds)}")
+        summary = run_sweep(due, root, options)
+        total.statuses += summary.statuses
+        total.problems |= summary.problems
+        ran.update(due)
+    return total
+
+
+def entrants(configs: Sequence[TrainingConfig], scores: Mapping[TrainingConfig, float]) -> list[TrainingConfig]:
+    """The runs of these that are needed, as far as the scores tell: the next round's when a round has been scored."""
+    found: list[TrainingConfig] = []
+    for contest in dict.fromkeys(replace(config, eta=0.0, seed=0) for config in configs):
+        own = [config for config in configs if replace(config, eta=0.0, seed=0) == contest]
+        left, seeds = list(dict.fromkeys(c.eta for c in own if c.eta != 0.0)), sorted({c.seed for c in own})
+        rounds = _rounds(left, seeds, own)
+        for end in range(JUDGES, JUDGES * rounds + 1, JUDGES):
+            judged = [c for c in own if c.eta in left and c.seed in seeds[:end]]
+            found += [config for config in judged if config not in found]
+            if not all(config in scores for config in judged):
+                break
+            mean = {eta: np.mean([scores[c] for c in judged if c.eta == eta]) for eta in left}
+            left = sorted(left, key=lambda eta: -mean[eta])[: ceil(len(left) / 2)]
+        else:
+            found += [c for c in own if c.eta in (0.0, *left) and c.seed in seeds[JUDGES * rounds :]]
+    return found
+
+
+def _rounds(etas: Sequence[float | str], seeds: Sequence[int], own: Sequence[TrainingConfig]) -> int:
+    if not etas or not any(config.eta == 0.0 for config in own):
+        raise BadInput("a race needs eta = 0 and at least one other eta")
+    rounds = ceil(log2(len(etas)))
+    least = JUDGES * rounds + FEWEST_SEEDS
+    if len(seeds) < least:
+        what = f"{JUDGES} for each of {rounds} rounds and {FEWEST_SEEDS} for the test"
+        raise BadInput(f"a race of {len(etas)} etas beside 0 has {len(seeds)} seeds; expected at least {least}: {what}")
+    return rounds
+
+
+def _scores(root: Path, ran: set[TrainingConfig]) -> dict[TrainingConfig, float]:
+    """Mean score over training of every run that has ended; what was tried and has none is last."""
+    found = dict.fromkeys(ran, -inf)
+    for series in series_of(read_runs(root)[0]) if root.exists() else []:
+        scores = area_under_curve(series.steps, series.curves)
+        found |= {run.config: float(score) for run, score in zip(series.runs, scores, strict=True)}
+    return found
