@@ -12,11 +12,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from bsrs.figures.style import eta_label, project_style
-from bsrs.reproduce.claims import Claim
-from bsrs.reproduce.evidence import area, final, gain, means
+from bsrs.reproduce.claims import Claim, area, final, gain, means
+from bsrs.reproduce.continuous import draw_variants
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.reproduce.variants import draw_variants
 from bsrs.stats import Interval
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of

@@ -13,7 +13,7 @@ from bsrs.config.algorithms import preset
 from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.rng import stream
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 
 
 def write_run(

@@ -9,8 +9,8 @@ from typing import Any
 
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
-from bsrs.store.listing import RunStatus
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
+from bsrs.store.table import RunStatus
 from bsrs.sweep.plan import expand, run_options
 from bsrs.sweep.tasks import Ended, Task, work
 

@@ -12,7 +12,7 @@ from bsrs.errors import BadInput
 from bsrs.tabular import MDP, GridMap, grid_mdp, relaxed_bellman, solve
 from bsrs.tabular.adaptive import ALLOWANCE, RULES, SHARE
 from bsrs.tabular.backup import Backup
-from bsrs.tabular.memory import free_bytes, require
+from bsrs.tabular.layouts import free_bytes, require
 from bsrs.tabular.policy_iteration import midrange, modified_policy_iteration, policy_value
 from strategies import mdps, seeds, table
 

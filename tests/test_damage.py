@@ -20,10 +20,10 @@ from bsrs.report import read_study
 from bsrs.rng import stream
 from bsrs.store import checkpoint, read_model, read_run, read_runs
 from bsrs.store.files import Damaged, Lines
-from bsrs.store.listing import list_runs
 from bsrs.store.lock import Lock, is_held
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.store.run import Run
+from bsrs.store.table import list_runs
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand
 from bsrs.train import Outcome

@@ -12,13 +12,20 @@ from bsrs import stats
 from bsrs.cli import main
 from bsrs.figures.bars import improvement, relative_advantages
 from bsrs.figures.boards import board_of
-from bsrs.figures.curves import Curve, learning_curves, sensitivity, sensitivity_inset
-from bsrs.figures.diagnostics import QUANTITIES, Trace, diagnostics
-from bsrs.figures.profiles import performance_profiles
+from bsrs.figures.curves import (
+    QUANTITIES,
+    Curve,
+    Trace,
+    diagnostics,
+    learning_curves,
+    performance_profiles,
+    sensitivity,
+    sensitivity_inset,
+)
 from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
 from bsrs.stats import Interval
 from bsrs.tabular import MDP
-from bsrs.tabular.sources import named_mdp
+from bsrs.tabular.grids import named_mdp
 
 
 def _axes() -> Axes:

@@ -21,7 +21,7 @@ from bsrs.errors import BadInput, printable
 from bsrs.run import Records, make_agent
 from bsrs.scales import as_scale
 from bsrs.store import checkpoint, read_model, read_run
-from bsrs.store.listing import list_runs
+from bsrs.store.table import list_runs
 from bsrs.sweep.plan import expand, read_sweep
 from bsrs.tabular.grids import GridMap
 from bsrs.train import Loop

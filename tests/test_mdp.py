@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bsrs.errors import BadInput
 from bsrs.tabular import MDP, GridMap, grid_mdp
-from bsrs.tabular.sources import named_mdp
+from bsrs.tabular.grids import named_mdp
 
 
 class TestBadInput:

@@ -16,12 +16,18 @@ from bsrs.config.sweep import SweepOptions
 from bsrs.errors import BadInput
 from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.auto_eta import draw_auto, judge_auto
-from bsrs.reproduce.claims import Claim, between, corrected, denied, judged
-from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
-from bsrs.reproduce.evidence import Scope, area, final, gain, too_small, tuned
+from bsrs.reproduce.claims import Claim, Scope, area, between, corrected, denied, final, gain, judged, too_small, tuned
+from bsrs.reproduce.continuous import (
+    draw_mujoco,
+    draw_pendulum,
+    draw_variants,
+    judge_mujoco,
+    judge_pendulum,
+    judge_rescaling,
+    judge_target_ablation,
+)
 from bsrs.reproduce.experiments import EXPERIMENTS, reproduce
 from bsrs.reproduce.theory import judge_theory
-from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
 from bsrs.stats import Comparison, Interval, Verdict
 from bsrs.stats.records import Series, read_runs, series_of
 from bsrs.sweep.plan import expand, read_sweep

@@ -13,10 +13,9 @@ import pytest
 
 from bsrs.cli import main
 from bsrs.config.sweep import RunFilter
-from bsrs.store.listing import list_runs, pulse
 from bsrs.store.lock import Lock
-from bsrs.store.names import folder_name
-from bsrs.store.table import connect, read_records, read_runs
+from bsrs.store.read import folder_name
+from bsrs.store.table import connect, list_runs, pulse, read_records, read_runs
 from bsrs.store.trackers import open_trackers
 from bsrs.sweep.conduct import sweep_folder
 from bsrs.sweep.plan import expand

@@ -11,7 +11,7 @@ import pytest
 from bsrs.cli import main
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.errors import BadInput
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.sweep import measure
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import SCALES, describe, expand, members, preset_names, read_sweep, tasks_left

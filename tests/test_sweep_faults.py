@@ -16,10 +16,9 @@ import pytest
 
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull
-from bsrs.store.listing import list_runs
 from bsrs.store.lock import Busy, Lock, is_held
-from bsrs.store.names import folder_name
-from bsrs.store.table import read_records
+from bsrs.store.read import folder_name
+from bsrs.store.table import list_runs, read_records
 from bsrs.sweep.conduct import run_sweep, run_tasks, sweep_folder
 from bsrs.sweep.executors.local import LocalExecutor
 from bsrs.sweep.plan import expand, tasks_left

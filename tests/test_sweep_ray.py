@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bsrs.config.sweep import RayOptions, SweepConfig, SweepOptions
-from bsrs.store.listing import RunStatus, list_runs
+from bsrs.store.table import RunStatus, list_runs
 from bsrs.sweep.conduct import run_tasks
 from bsrs.sweep.plan import expand, tasks_left
 

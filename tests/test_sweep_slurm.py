@@ -12,7 +12,7 @@ import pytest
 
 from bsrs.config.sweep import SlurmOptions
 from bsrs.errors import BadInput
-from bsrs.store.listing import list_runs
+from bsrs.store.table import list_runs
 from bsrs.sweep.executors.slurm import Job, SlurmExecutor
 from bsrs.sweep.plan import expand, tasks_left
 from slurm_cluster import NoSlurm, SlurmCluster

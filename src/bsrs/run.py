@@ -18,7 +18,7 @@ from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.store.run import Run
 from bsrs.train import Loop, Outcome, Progress
 

@@ -13,7 +13,7 @@ from attack.calls import bsrs, call, in_child
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.rng import stream
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.sweep.plan import expand
 from bsrs.sweep.tasks import Task, work
 from sweeping import begin, small_sweep

@@ -19,7 +19,7 @@ from bsrs.config.algorithms import config_type
 from bsrs.config.base import identity_of
 from bsrs.rng import stream
 from bsrs.store.files import checksum, read_bytes, write_sealed_json
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from sweeping import HereExecutor
 
 WORDS = """

@@ -20,7 +20,7 @@ from bsrs.errors import BadInput, printable, say
 
 if TYPE_CHECKING:
     from bsrs.stats.recommend import Recommendation
-    from bsrs.store.listing import RunStatus
+    from bsrs.store.table import RunStatus
 
 _COLUMNS = ("env", "algorithm", "eta", "seed", "step", "score", "state", "age", "name")
 _RIGHT = {"eta", "seed", "step", "score", "age"}
@@ -42,7 +42,7 @@ class RunsArguments(RunFilter):
 
 def runs(arguments: RunsArguments) -> None:
     """List the runs, or answer a question about them."""
-    from bsrs.store.listing import list_runs
+    from bsrs.store.table import list_runs
 
     if arguments.sql:
         _answer(arguments)

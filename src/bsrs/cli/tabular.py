@@ -14,11 +14,10 @@ from bsrs.cli.show import print_json, print_table, watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
 from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
-from bsrs.tabular.grids import GridMap
+from bsrs.tabular.grids import GridMap, named_mdp
 from bsrs.tabular.mdp import MDP
 from bsrs.tabular.solve import Solution
 from bsrs.tabular.solve import solve as solve_table
-from bsrs.tabular.sources import named_mdp
 
 # Applications after which `--plot` shows the values "before": early enough for value to be on its way still.
 BEFORE = 5

@@ -19,7 +19,7 @@ from bsrs.config.algorithms import algorithms, preset
 from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
 from bsrs.envs.defaults import default_preset
 from bsrs.errors import BadInput, printable, unknown
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.sweep.plan import describe, expand, preset_names, preset_text, read_sweep, tasks_left
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from matplotlib.patches import Circle
 
 from bsrs.errors import BadInput
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, new_figure
+from bsrs.tabular.adaptive import Complexes
 from bsrs.tabular.grids import MOVES, GridMap
 from bsrs.tabular.mdp import Ints
 from bsrs.tabular.solve import Solution
-from bsrs.tabular.spectrum import Complexes
 
 UP, RIGHT, DOWN, LEFT = MOVES
 Action = tuple[int, int] | str  # a move, down and right, or a letter for what is none

@@ -1,11 +1,11 @@
-"""Learning curves, and how much eta matters."""
+"""Learning curves, how much eta matters, performance profiles, and what went on inside runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from bsrs.figures.style import BLACK, GREY
 from bsrs.stats import Interval
@@ -84,3 +84,64 @@ def sensitivity_inset(
     for label in (inset.xaxis.label, inset.yaxis.label):
         label.set_fontsize(7)
     return inset
+
+
+def performance_profiles(
+    ax: Axes,
+    thresholds: Array,
+    labels: Sequence[str],
+    colours: Sequence[str],
+    profiles: Sequence[Interval],
+    *,
+    score: str,
+) -> Axes:
+    """One falling line for each method; a line that lies above another is better there."""
+    for label, colour, profile in zip(labels, colours, profiles, strict=True):
+        low, high = np.clip(profile.low, 0, 1), np.clip(profile.high, 0, 1)
+        known = np.isfinite(profile.low) & np.isfinite(profile.high)
+        ax.fill_between(thresholds, low, high, where=known.tolist(), step="post", color=colour, alpha=0.13, linewidth=0)
+        width = 2.0 if colour == BLACK else 1.5
+        ax.plot(thresholds, profile.estimate, drawstyle="steps-post", color=colour, label=label, linewidth=width)
+    ax.set_xlim(float(np.min(thresholds)), float(np.max(thresholds)))
+    ax.set_ylim(0, 1.02)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_xlabel(score)
+    ax.set_ylabel("runs above")
+    ax.legend(title="η", handlelength=1.4)
+    return ax
+
+
+# the record's name -> what it is
+QUANTITIES = {
+    "value": "mean V(s)",
+    "advantage": "mean |A(s, a)|",
+    "shaping": "mean shaping term",
+    "loss": "TD loss",
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The records of one run."""
+
+    label: str
+    colour: str
+    steps: Array  # (records,)
+    records: Mapping[str, Array]  # name -> (records,)
+
+
+def diagnostics(axes: Sequence[Axes], traces: Sequence[Trace]) -> Sequence[Axes]:
+    """One quantity for each of the axes, one line for each run."""
+    for ax, (name, meaning) in zip(axes, QUANTITIES.items(), strict=False):
+        seen = set()
+        for trace in traces:
+            label = trace.label if trace.label not in seen else None
+            seen.add(trace.label)
+            ax.plot(trace.steps, trace.records[name], color=trace.colour, label=label, linewidth=1.1)
+        ax.set_title(meaning, loc="left")
+        ax.set_xlabel("env steps")
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if name == "loss":
+            ax.set_yscale("log")
+    axes[0].legend(title="η", handlelength=1.4)
+    return axes

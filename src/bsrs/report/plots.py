@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bsrs.errors import BadInput
-from bsrs.figures.diagnostics import QUANTITIES
+from bsrs.figures.curves import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, mean, median, performance_profile
 from bsrs.stats.aggregates import Array

@@ -17,8 +17,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.reproduce.claims import Claim, corrected, judged
-from bsrs.reproduce.evidence import SEED, Scope, area, final, gain, means, too_small
+from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, final, gain, judged, means, too_small
 from bsrs.stats import Comparison, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from bsrs.figures.bars import relative_advantages
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
-from bsrs.reproduce.claims import Claim, judged
-from bsrs.reproduce.evidence import SEED, Scope, Tuned, constant_etas, final, too_small, tuned
+from bsrs.reproduce.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, too_small, tuned
 from bsrs.reproduce.pictures import game_curves, stacked
 from bsrs.rng import stream
 from bsrs.stats import BestOf, Comparison, Verdict, best_of, bootstrap, game_name, median, paired_difference

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from bsrs.config.training import TrainingConfig
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, eta_label, new_figure
-from bsrs.reproduce.claims import Claim, judged
-from bsrs.reproduce.evidence import SEED, Scope, Value, area, final, gain, means, too_small
+from bsrs.reproduce.claims import SEED, Claim, Scope, Value, area, final, gain, judged, means, too_small
 from bsrs.stats import Comparison, Interval, Verdict, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series

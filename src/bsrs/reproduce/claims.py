@@ -1,4 +1,4 @@
-"""What the paper says, what was seen, and whether that settles it."""
+"""What the paper says, what was seen, and whether that settles it.
 
 import json
 from collections.abc import Sequence
@@ -7,6 +7,38 @@ from pathlib import Path
 
 from bsrs.stats import Comparison, Interval, Verdict, holm
 from bsrs.stats.comparison import LEVEL
+
+
+@dataclass(frozen=True)
+class Claim:
+    One row of the table."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bsrs.figures.curves import Curve
+from bsrs.figures.style import eta_colours, eta_label
+from bsrs.report.plots import short_label
+from bsrs.stats import (
+    BestOf,
+    Comparison,
+    Interval,
+    Verdict,
+    area_under_curve,
+    best_of,
+    bootstrap,
+    holm,
+    mean,
+    paired_difference,
+)
+from bsrs.stats.aggregates import Array
+from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
+from bsrs.stats.records import Series
+from bsrs.stats.summary import on_shared_seeds
 
 
 @dataclass(frozen=True)
@@ -91,3 +123,123 @@ def print_claims(title: str, claims: Sequence[Claim]) -> None:
         p = "" if claim.p is None else f"{claim.p:.2g}"
         table.add_row(claim.claim, claim.shown, claim.interval.replace("[", "\\["), p, verdict)
     Console().print(table)
+
+
+SEED = 0
+BAND_DRAWS = 400
+
+Value = Callable[[Series], Array]  # a number for each run: (runs,)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How long a run must be for a verdict, and the command that trains as much as the paper."""
+
+    steps: Mapping[str, int]
+    """Env -> env steps, as its preset has them: the paper's, for the paper's envs."""
+    command: str
+
+
+def final(series: Series) -> Array:
+    """Score at the end of training."""
+    return series.final
+
+
+def area(series: Series) -> Array:
+    """Mean score over training: high for what learns soon."""
+    return area_under_curve(series.steps, series.curves)
+
+
+def too_small(series: Sequence[Series], scope: Scope) -> str:
+    """Why nothing can be concluded from these series, or nothing."""
+    if not series:
+        return "not among these runs"
+    seeds = min(len(each.seeds) for each in series)
+    shortest = min(series, key=lambda each: each.config.steps / scope.steps[each.env])
+    steps, needed = shortest.config.steps, scope.steps[shortest.env]
+    reasons = [f"{seeds} of at least {FEWEST_SEEDS} seeds"] if seeds < FEWEST_SEEDS else []
+    reasons += [f"{steps:,} of {needed:,} steps"] if steps < needed else []
+    return "too small to tell: " + ", ".join(reasons) if reasons else ""
+
+
+def at(series: Sequence[Series], eta: float, env: str | None = None) -> Series | None:
+    """The series with this eta, of this env if there are several."""
+    return next((each for each in series if each.eta == eta and env in (None, each.env)), None)
+
+
+def constant_etas(series: Sequence[Series]) -> list[Series]:
+    """Without the schedules, in the order of eta."""
+    numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
+    return [series[i] for _, i in sorted(numbers)]
+
+
+def gain(x: Series, y: Series, value: Value) -> Comparison | None:
+    """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
+    first, second = on_shared_seeds(value, x, y)
+    return paired_difference(first, second, seed=SEED) if len(first) else None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best of several etas above 0, beside eta = 0."""
+
+    etas: tuple[float, ...]
+    scores: Array  # (etas, seeds)
+    baseline: Array  # (seeds,)
+    best: BestOf
+
+    @property
+    def held_out(self) -> Array:
+        """(seeds,): each seed's score at the eta that the other seeds chose."""
+        return self.scores[self.best.choices, np.arange(len(self.baseline))]
+
+    @property
+    def same_seeds(self) -> Array:
+        """(seeds,): the scores of the eta with the highest mean, which they chose: the paper's quantity."""
+        return np.asarray(self.scores[self.scores.mean(axis=1).argmax()])
+
+    @property
+    def words(self) -> str:
+        chosen = ", ".join(eta_label(self.etas[i]) for i in sorted(set(self.best.choices)))
+        return (
+            f"{self.best.gain.mean:+.4g} with eta {chosen}, chosen on other seeds"
+            f" (as in the paper, on the same seeds: {self.best.flattered:+.4g})"
+        )
+
+
+def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
+    """Of one task. None without eta = 0, without an eta above 0, or without two seeds that all share."""
+    above = [each for each in constant_etas(series) if float(each.eta) > 0]
+    baseline = at(series, 0.0)
+    if baseline is None or not above:
+        return None
+    *each, zero = on_shared_seeds(value, *above, baseline)
+    if len(zero) < 2:
+        return None
+    scores = np.stack(each)
+    return Tuned(tuple(float(one.eta) for one in above), scores, zero, best_of(scores, zero, seed=SEED))
+
+
+def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
+    """Mean score over runs against steps, for each series of one task; dashed from the second variant on."""
+    from scipy.stats import sem
+
+    colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
+    variants = list(dict.fromkeys(each.variant for each in series))
+    return [
+        Curve(
+            short_label(each),
+            colours[each.eta],
+            each.steps,
+            bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS),
+            dashed=variants.index(each.variant) > 0,
+            standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
+        )
+        for each in series
+    ]
+
+
+def means(series: Sequence[Series], value: Value) -> Interval:
+    """The mean of each series with its interval: (series,)."""
+    each = [bootstrap(mean, value(one)[:, None], seed=SEED) for one in series]
+    return Interval(*(np.array([getattr(one, end) for one in each]) for end in ("estimate", "low", "high")))

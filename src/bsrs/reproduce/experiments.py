@@ -17,15 +17,21 @@ from bsrs.report import Study, write_report
 from bsrs.reproduce.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
 from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.auto_eta import auto_table, draw_auto, is_wanted, judge_auto
-from bsrs.reproduce.claims import Claim, corrected, write_claims
-from bsrs.reproduce.continuous import draw_mujoco, draw_pendulum, judge_mujoco, judge_pendulum
-from bsrs.reproduce.evidence import Scope
-from bsrs.reproduce.further import draw_further
-from bsrs.reproduce.variants import draw_variants, judge_rescaling, judge_target_ablation
+from bsrs.reproduce.claims import Claim, Scope, corrected, write_claims
+from bsrs.reproduce.continuous import (
+    draw_mujoco,
+    draw_pendulum,
+    draw_variants,
+    judge_mujoco,
+    judge_pendulum,
+    judge_rescaling,
+    judge_target_ablation,
+)
+from bsrs.reproduce.pictures import draw_further
 from bsrs.stats.comparison import FEWEST_SEEDS
 from bsrs.stats.records import Series, read_run, read_runs, series_of
 from bsrs.stats.summary import summary
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand, read_sweep
 

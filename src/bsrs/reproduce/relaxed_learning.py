@@ -16,9 +16,9 @@ import numpy as np
 from bsrs.shaping import Constant, Shaping
 from bsrs.stats import Interval, bootstrap, mean
 from bsrs.tabular import MDP, solve
+from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.learning import Learned, learn
 from bsrs.tabular.mdp import Floats, Ints
-from bsrs.tabular.sources import named_mdp
 
 SEEDS = 20
 ETA = 0.5

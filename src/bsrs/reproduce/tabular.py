@@ -20,8 +20,8 @@ from bsrs.figures.tabular import Steps, optima, relative_steps, steps_against_et
 from bsrs.reproduce.relaxed_learning import ENVS, LearningCurve, compare_learning
 from bsrs.stats import Interval
 from bsrs.tabular import MDP, GridMap, grid_mdp, solve
+from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.mdp import Floats
-from bsrs.tabular.sources import named_mdp
 from bsrs.tabular.theory import (
     count_steps,
     empirical_limit,

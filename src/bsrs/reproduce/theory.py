@@ -10,8 +10,8 @@ from bsrs.rng import stream
 from bsrs.shaping import Shaping
 from bsrs.stats import Verdict, bootstrap, mean
 from bsrs.tabular import MDP, shaped_bellman, solve, solve_many, state_value
+from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.learning import Transition, action_target, learn_value
-from bsrs.tabular.sources import named_mdp
 from bsrs.tabular.theory import contraction_factor, fixed_point, proven_range, random_inits
 
 TABLES = 50

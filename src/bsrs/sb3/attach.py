@@ -11,11 +11,10 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import open_path
 
 from bsrs.errors import BadInput
-from bsrs.sb3.classes import become, become_plain
 from bsrs.sb3.replay import shaped_off_policy, shaped_replay
 from bsrs.sb3.rollout import shaped_on_policy, shaped_rollout
 from bsrs.sb3.saving import FUNCTION, describe, is_same, read_archive, restore
-from bsrs.sb3.shaper import ModelShaper, Settings, ValueFunction
+from bsrs.sb3.shaper import ModelShaper, Settings, ValueFunction, become, become_plain
 from bsrs.shaping import Potential, ShapeScale
 
 Model = TypeVar("Model")

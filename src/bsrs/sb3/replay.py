@@ -8,9 +8,8 @@ import torch
 
 from bsrs.agents.agent import times_due
 from bsrs.agents.returns import WINDOW, RecentReturns, Stretch
-from bsrs.sb3.classes import become, reduce_as_plain, subclass_maker
 from bsrs.sb3.saving import describe
-from bsrs.sb3.shaper import ModelShaper, Transitions
+from bsrs.sb3.shaper import ModelShaper, Transitions, become, reduce_as_plain, subclass_maker
 from bsrs.sb3.values import map_obs
 
 # Batches up to this size are evaluated at s and s' together: the calls take longer than the arithmetic.

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
-from bsrs.sb3.classes import reduce_as_plain, subclass_maker
 from bsrs.sb3.saving import describe
-from bsrs.sb3.shaper import ModelShaper, Transitions
+from bsrs.sb3.shaper import ModelShaper, Transitions, reduce_as_plain, subclass_maker
 from bsrs.sb3.values import Observations, map_obs
 
 

@@ -1,13 +1,13 @@
 """The one reader of run folders, whoever wrote them and whether or not they have ended. A bad one is `Damaged`.
 
 When a run ends, its result seals it: size and checksum of its other files, and of itself. Runs of older versions have
-no seal and are read without; model and timing may be missing from any, for many do not keep them.
-"""
+no seal and are read without; model and timing may be missing from any, for many do not keep them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bsrs.config.algorithms import config_type
-from bsrs.config.base import from_dict, identity_of
+from bsrs.config.base import from_dict, identity, identity_of
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import Damaged, checksum, is_count, is_number, read_bytes, read_json, read_lines, walk
 
 if TYPE_CHECKING:
     from bsrs.agents.agent import State
+
 
 FORMAT = 1
 ENDED = ("finished", "diverged")
@@ -232,3 +233,11 @@ def _read_policy(folder: Path) -> State:
     except (KeyError, TypeError) as error:
         raise Damaged(f"the checkpoint of {folder} is damaged: {error}") from None
     return State({name.removeprefix("policy/"): tensor for name, tensor in networks.items()})
+
+
+@lru_cache(maxsize=100_000)  # a sweep asks again and again
+def folder_name(config: TrainingConfig) -> str:
+    """A readable name for the run's folder that no other config shares."""
+    env = config.env.replace("/", "-").replace(":", "-")
+    eta = f"{config.eta:g}" if isinstance(config.eta, float) else config.eta.replace(":", "-")
+    return f"{config.algorithm}-{env}-eta{eta}-seed{config.seed}-{identity(config)}"

@@ -1,20 +1,167 @@
-"""The whole store as one table, for pandas and DuckDB."""
+"""The runs of a store at a glance, from their folders, and as tables for pandas and DuckDB."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import time
 import warnings
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from bsrs.config.base import to_dict
 from bsrs.config.sweep import RunFilter
 from bsrs.errors import BadInput, MissingExtra
-from bsrs.store.listing import RunStatus, found_runs, list_runs
-from bsrs.store.read import read_metrics
+from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
+from bsrs.store.lock import is_held
+from bsrs.store.read import read_config, read_metrics, read_result, read_run, run_folders
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
+
+
+State = Literal["running", "stopped", "finished", "diverged", "failed", "damaged"]
+
+# Enough for the last lines of a file of records.
+_TAIL = 4096
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One run at a glance."""
+
+    name: str
+    algorithm: str
+    env: str
+    eta: float | str
+    seed: int
+    steps: int
+    """Env steps that it is to have."""
+    step: int
+    """Env steps that it has."""
+    score: float | None
+    """Mean raw score of its last evaluation."""
+    state: State
+    """running: a process has it; stopped: none has, and it can go on; damaged: it cannot be read."""
+    age_s: float
+    """Seconds since something was last recorded."""
+    reason: str = ""
+    """Why it diverged, failed or cannot be read."""
+    sealed: bool = False
+    """Whether its files were compared with what was written; runs of older versions have no seal."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Every setting."""
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How far an unfinished run is."""
+
+    step: int
+    score: float | None
+    steps_per_s: float | None
+
+
+def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
+    """Every run of the store, by name; of those, the ones that pass the filter."""
+    return [status for _, status in found_runs(root, which)]
+
+
+def found_runs(root: Path, which: RunFilter | None = None) -> list[tuple[Path, RunStatus]]:
+    """As `list_runs`, with their folders."""
+    found = [(folder, run_status(folder)) for folder in run_folders(root)]
+    return sorted((pair for pair in found if which is None or _passes(pair[1], which)), key=lambda pair: pair[1].name)
+
+
+def run_status(folder: Path) -> RunStatus:
+    """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
+    about: dict[str, Any] = {
+        "name": folder.name,
+        "algorithm": "?",
+        "env": "?",
+        "eta": "?",
+        "seed": 0,
+        "steps": 0,
+        "config": {},
+    }
+    try:
+        config = read_config(folder)
+        about |= {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
+        about["config"] = to_dict(config)
+        result = read_result(folder)
+        if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
+            if "seal" not in result:
+                read_run(folder)  # nothing else tells whether its records are whole
+            step = result["step"] if result["step"] is not None else pulse(folder).step
+            ended = {"step": step, "score": result["score"], "state": result["outcome"], "reason": result["reason"]}
+            return RunStatus(**about, **ended, age_s=_age(folder), sealed="seal" in result)
+    except BadInput as error:
+        return RunStatus(**about, step=0, score=None, state="damaged", age_s=_age(folder), reason=str(error))
+    beat = pulse(folder)
+    state: State = "running" if is_held(folder / "lock") else "stopped"
+    return RunStatus(**about, step=beat.step, score=beat.score, state=state, age_s=_age(folder))
+
+
+def pulse(folder: Path) -> Pulse:
+    """How far an unfinished run is, from the last lines of its records."""
+    lines = _last_lines(folder / "metrics.jsonl")
+    timing = _last_lines(folder / "timing.jsonl")
+    scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
+    rate = timing[-1].get("steps_per_s") if timing else None
+    return Pulse(
+        step=max((line["step"] for line in lines if is_count(line.get("step"))), default=0),
+        score=scores[-1] if scores and is_number(scores[-1]) else None,
+        steps_per_s=rate if is_number(rate) else None,
+    )
+
+
+def _last_lines(path: Path) -> list[dict[str, Any]]:
+    """The last whole lines of a file that may still be written to; a damaged one does not count here."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _TAIL, 0))
+            pieces = file.read(_TAIL).split(b"\n")
+    except (FileNotFoundError, Damaged):
+        return []
+    lines = []
+    for piece in pieces[:-1] if size <= _TAIL else pieces[1:-1]:
+        try:
+            lines.append(parse_json(piece, str(path)))
+        except Damaged:
+            continue
+    return [line for line in lines if isinstance(line, dict)]
+
+
+def _age(folder: Path) -> float:
+    for name in ("result.json", "metrics.jsonl", "config.json"):
+        try:
+            return max(time.time() - os.lstat(folder / name).st_mtime, 0.0)
+        except OSError:
+            continue
+    return 0.0
+
+
+def _passes(status: RunStatus, which: RunFilter) -> bool:
+    return (
+        (not which.env or any(fnmatchcase(status.env, pattern) for pattern in which.env))
+        and (not which.algorithm or status.algorithm in which.algorithm)
+        and (not which.eta or _eta_text(status.eta) in map(_eta_text, which.eta))
+        and (not which.seed or status.seed in which.seed)
+        and (not which.state or status.state in which.state)
+    )
+
+
+def _eta_text(eta: float | str) -> str:
+    """So that 1, 1.0 and "1" are one eta."""
+    try:
+        return f"{float(eta):g}"
+    except ValueError:
+        return str(eta)
+
 
 _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 

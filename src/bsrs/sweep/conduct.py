@@ -13,9 +13,9 @@ from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, make_folder, read_json, write_json
-from bsrs.store.listing import RunStatus, run_status
 from bsrs.store.lock import Lock, is_held
-from bsrs.store.names import folder_name
+from bsrs.store.read import folder_name
+from bsrs.store.table import RunStatus, run_status
 from bsrs.sweep.executors import Executor, make_executor
 from bsrs.sweep.plan import describe, tasks_left
 from bsrs.sweep.tasks import Ended, Task

@@ -12,8 +12,7 @@ from typing import Any
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import spec_of
-from bsrs.store.names import folder_name
-from bsrs.store.read import checkpoint_step
+from bsrs.store.read import checkpoint_step, folder_name
 from bsrs.sweep.tasks import Task
 
 # A process with PyTorch and everything else imported.

@@ -16,8 +16,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown
 from bsrs.store.files import read_bytes
-from bsrs.store.names import folder_name
-from bsrs.store.read import checkpoint_step, has_ended
+from bsrs.store.read import checkpoint_step, folder_name, has_ended
 from bsrs.sweep.measure import PROCESS_BYTES, machine_bytes, replay_bytes
 from bsrs.sweep.tasks import Task
 

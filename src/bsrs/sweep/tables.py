@@ -10,8 +10,8 @@ import numpy as np
 
 from bsrs.config.sweep import RunOptions
 from bsrs.config.tabular import TableRunConfig
+from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.solve import Solution, solve
-from bsrs.tabular.sources import named_mdp
 from bsrs.tabular.theory import random_inits
 
 if TYPE_CHECKING:

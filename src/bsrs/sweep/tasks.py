@@ -10,8 +10,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, clear_words_when_full
 from bsrs.store.lock import Busy
-from bsrs.store.names import folder_name
-from bsrs.store.read import has_ended
+from bsrs.store.read import folder_name, has_ended
 
 
 @dataclass(frozen=True)

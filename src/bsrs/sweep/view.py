@@ -9,10 +9,9 @@ from typing import Any
 
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import printable
-from bsrs.store.listing import Pulse, RunStatus, pulse
 from bsrs.store.lock import is_held
-from bsrs.store.names import folder_name
-from bsrs.store.read import checkpoint_step
+from bsrs.store.read import checkpoint_step, folder_name
+from bsrs.store.table import Pulse, RunStatus, pulse
 
 SECONDS_BETWEEN_LINES = 30.0
 _MAX_ROWS = 16

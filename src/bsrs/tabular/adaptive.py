@@ -26,14 +26,17 @@ Either way the count ends below 1.1 times that of plain iteration, plus ten.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 
 from bsrs.errors import BadInput, unknown
 from bsrs.tabular.backup import Backup, Point
 from bsrs.tabular.mdp import Floats
-from bsrs.tabular.spectrum import best_relaxation
 
+Complexes = npt.NDArray[np.complexfloating[Any]]
 # The promise: at most (1 + SHARE) times plain iteration's applications, plus ALLOWANCE.
 SHARE, ALLOWANCE = 0.1, 10
 # After a proposal was refused n times in a row, wait for PATIENCE^n plain steps before the next one.
@@ -87,6 +90,22 @@ def spectral(points: Sequence[Point], gamma: float) -> Floats | None:
     seen = sizes > 1e-6 * sizes[0]
     mapped = -(axes[:, seen] / sizes[seen]).T @ (bends / lengths)
     return _relaxed(points[-1], best_relaxation(np.linalg.eigvals(mapped @ basis[seen].T))[0], gamma)
+
+
+def largest_relaxation(mu: Complexes) -> float:
+    """The omega beyond which |1 - omega mu| >= 1 for one of the mu: the limit of stability."""
+    return float((2.0 * mu.real / np.abs(mu) ** 2).min())
+
+
+def best_relaxation(mu: Complexes) -> tuple[float, float]:
+    """The omega that minimises max |1 - omega mu|, and that maximum: convex, so a bounded scalar search finds it."""
+    found = minimize_scalar(
+        lambda omega: float(np.abs(1.0 - omega * mu).max()),
+        bounds=(0.0, max(largest_relaxation(mu), 0.0)),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    return float(found.x), float(found.fun)
 
 
 def _relaxed(point: Point, omega: float | Floats, gamma: float) -> Floats:

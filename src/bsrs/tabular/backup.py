@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bsrs.errors import BadInput
+from bsrs.tabular.layouts import require
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
-from bsrs.tabular.memory import require
 from bsrs.tabular.operators import expected_next, greedy_policy, state_value
 
 if TYPE_CHECKING:

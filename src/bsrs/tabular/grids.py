@@ -1,5 +1,6 @@
-"""Gridworlds from text maps: the paper's experiments and their larger relatives."""
+"""Tables by name, and gridworlds from text maps: the paper's experiments and their larger relatives."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -10,9 +11,8 @@ import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
-from bsrs.tabular.layouts import Floats, Ints, compressed_rows
+from bsrs.tabular.layouts import Floats, Ints, compressed_rows, require_table
 from bsrs.tabular.mdp import MDP
-from bsrs.tabular.memory import require_table
 
 Goal = Literal["loop", "terminate", "reset"]
 
@@ -199,3 +199,23 @@ def _replace_rows(transitions: sparse.csr_array, goals: Ints, goal: Goal, start:
         rows = np.repeat(rows, len(starts))
     added = sparse.coo_array((probabilities, (rows, columns)), shape=(transitions.shape[0], n_states))
     return compressed_rows(kept + added)
+
+
+def named_mdp(name: str, *, slip: float = 0.0, goal: Goal = "loop") -> MDP:
+    """A map's name, size or file (see `GridMap.named`), a toy-text env's id, or `garnet:STATES:ACTIONS:BRANCHING:SEED`.
+
+    `slip` and `goal` are for maps.
+    """
+    if name.startswith("garnet:"):
+        return _garnet(name)
+    if re.search(r"-v\d+$", name):
+        return MDP.from_gymnasium(name)
+    return grid_mdp(GridMap.named(name), slip=slip, goal=goal)
+
+
+def _garnet(name: str) -> MDP:
+    try:
+        n_states, n_actions, branching, seed = map(int, name.split(":")[1:])
+    except ValueError:
+        raise BadInput(f"map {name!r} cannot be read; expected garnet:STATES:ACTIONS:BRANCHING:SEED") from None
+    return MDP.garnet(n_states, n_actions, branching, seed=seed)

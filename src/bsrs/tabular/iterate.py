@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from bsrs.errors import BadInput
 from bsrs.tabular.backup import is_large
+from bsrs.tabular.layouts import require
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
-from bsrs.tabular.memory import require
 from bsrs.tabular.operators import shaped_bellman
 
 Outcome = Literal["converged", "diverged", "exhausted"]

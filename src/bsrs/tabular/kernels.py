@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numba import njit, prange
 
+from bsrs.tabular.layouts import require
 from bsrs.tabular.mdp import MDP, Floats, Ints
-from bsrs.tabular.memory import require
 
 # Rows may be padded to one width if that adds no more than this share of entries, and the width stays small.
 PADDING = 0.25

@@ -10,8 +10,7 @@ import scipy.sparse as sparse
 
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
-from bsrs.tabular.layouts import Floats, Ints, Layout, canonical, compressed_rows
-from bsrs.tabular.memory import require_table
+from bsrs.tabular.layouts import Floats, Ints, Layout, canonical, compressed_rows, require_table
 
 __all__ = ["MDP", "Floats", "Ints", "check_gamma"]
 

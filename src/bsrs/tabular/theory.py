@@ -16,10 +16,10 @@ from scipy.sparse.linalg import eigs
 
 from bsrs.errors import BadInput
 from bsrs.rng import stream
+from bsrs.tabular.adaptive import Complexes, best_relaxation, largest_relaxation
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import state_value
 from bsrs.tabular.solve import solve, solve_many
-from bsrs.tabular.spectrum import Complexes, best_relaxation, largest_relaxation
 
 # Up to this size of a communicating class all eigenvalues are computed; beyond it, the extreme ones.
 DENSE_LIMIT = 1000
