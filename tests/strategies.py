@@ -22,7 +22,7 @@ def mdps(draw: st.DrawFn, terminating: bool | None = None) -> MDP:
     ends = draw(st.booleans()) if terminating is None else terminating
     terminates = numbers.choice([0.0, 0.3, 1.0], size=(n_states, n_actions)) if ends else np.zeros(p.shape[:2])
     rewards = numbers.standard_normal((n_states, n_actions))
-    return MDP.from_arrays(p * (1 - terminates)[:, :, None], rewards, terminates=terminates)
+    return MDP(p * (1 - terminates)[:, :, None], rewards, terminates=terminates, layout="SAS")
 
 
 def table(seed: int, *shape: int) -> np.ndarray:

@@ -45,9 +45,6 @@ class HereExecutor:
     def wait(self, timeout: float) -> list[Ended]:
         return [work(self._queue.popleft())] if self._queue else []
 
-    def cancel(self, task: Task) -> None:
-        self._queue.remove(task)
-
     def close(self) -> None:
         self._queue.clear()
 

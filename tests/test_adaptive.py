@@ -50,8 +50,8 @@ class TestSafeguard:
     @pytest.mark.parametrize("period", [2, 3, 7])
     def test_periodic_chains(self, rule, period):
         ring = np.roll(np.eye(period), 1, axis=1)[:, None]
-        assert_kept_promise(MDP.from_arrays(ring, np.arange(period)[:, None]), 0.95, rule)
-        assert_kept_promise(MDP.from_arrays(ring, (-1.0) ** np.arange(period)[:, None]), 0.95, rule)
+        assert_kept_promise(MDP(ring, np.arange(period)[:, None]), 0.95, rule)
+        assert_kept_promise(MDP(ring, (-1.0) ** np.arange(period)[:, None]), 0.95, rule)
 
     @pytest.mark.parametrize("rule", sorted(RULES))
     @pytest.mark.parametrize("goal", ["terminate", "reset", "loop"])
@@ -165,7 +165,7 @@ FIRST_TRIED = {
     "12x12 random rewards": lambda: grid_mdp("12x12", slip=0.2, random_rewards=0),
     "chain": lambda: grid_mdp("1x50"),
     "chain that ends": lambda: grid_mdp("1x50", slip=0.3, goal="terminate"),
-    "ring": lambda: MDP.from_arrays(np.roll(np.eye(9), 1, axis=1)[:, None], np.arange(9.0)[:, None]),
+    "ring": lambda: MDP(np.roll(np.eye(9), 1, axis=1)[:, None], np.arange(9.0)[:, None]),
     "garnet 100": lambda: MDP.garnet(100, 4, 5, seed=0),
     "garnet 200, narrow": lambda: MDP.garnet(200, 3, 2, seed=1),
 }

@@ -15,7 +15,7 @@ def irregular() -> MDP:
     rng = stream(0, "irregular table")
     p = rng.random((60, 2, 60)) ** 3
     p[rng.random(60) < 0.8, :, 3:] = 0.0
-    return MDP.from_arrays(p / p.sum(axis=2, keepdims=True), rng.standard_normal((60, 2)))
+    return MDP(p / p.sum(axis=2, keepdims=True), rng.standard_normal((60, 2)))
 
 
 TABLES = {

@@ -73,7 +73,7 @@ def test_sampling_follows_the_table():
     """Frequencies of next states and ends, against the exact probabilities."""
     from bsrs.tabular.learning import _Walk
 
-    mdp = MDP.from_arrays([[[0.2, 0.5]], [[1.0, 0.0]]], [[0.0], [0.0]], terminates=[[0.3], [0.0]], start=[1.0, 0.0])
+    mdp = MDP([[[0.2, 0.5]], [[1.0, 0.0]]], [[0.0], [0.0]], terminates=[[0.3], [0.0]], start=[1.0, 0.0])
     walk = _Walk(mdp, [0], episode_steps=10**9)
     counts = np.zeros(3)
     for _ in range(20_000):
@@ -88,9 +88,9 @@ def test_sampling_follows_the_table():
 
 def test_a_time_limit_bootstraps():
     """One state that pays 1 for ever: its value is 1 / (1 - gamma) although every episode is cut after 5 steps."""
-    forever = MDP.from_arrays([[[1.0]]], [[1.0]])
+    forever = MDP([[[1.0]]], [[1.0]])
     assert learn(forever, 0.9, steps=2_000, episode_steps=5, alpha=0.5).q == pytest.approx(10.0, abs=1e-3)
-    once = MDP.from_arrays([[[0.0]]], [[1.0]])
+    once = MDP([[[0.0]]], [[1.0]])
     assert learn(once, 0.9, steps=2_000, episode_steps=5, alpha=0.5).q == pytest.approx(1.0, abs=1e-3)
 
 

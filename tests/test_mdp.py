@@ -15,28 +15,28 @@ from bsrs.tabular.grids import named_mdp
 class TestBadInput:
     def test_row_that_does_not_sum_to_one(self):
         with pytest.raises(BadInput, match=r"state 1, action 0 sum to 0.9; expected 1"):
-            MDP.from_arrays([[[0.0, 1.0]], [[0.4, 0.5]]], [[0.0], [0.0]])
+            MDP([[[0.0, 1.0]], [[0.4, 0.5]]], [[0.0], [0.0]])
 
     def test_termination_that_does_not_make_up_for_it(self):
         with pytest.raises(BadInput, match=r"state 0, action 0 sum to 0.9.*termination"):
-            MDP.from_arrays([[[0.7]]], [[0.0]], terminates=[[0.2]])
+            MDP([[[0.7]]], [[0.0]], terminates=[[0.2]])
 
     def test_negative_probability(self):
         with pytest.raises(BadInput, match="negative"):
-            MDP.from_arrays([[[1.5, -0.5]], [[0.0, 1.0]]], [[0.0], [0.0]])
+            MDP([[[1.5, -0.5]], [[0.0, 1.0]]], [[0.0], [0.0]])
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_rewards_not_finite(self, bad):
         with pytest.raises(BadInput, match=r"reward of state 1, action 0 is (nan|inf)"):
-            MDP.from_arrays([[[0.0, 1.0]], [[1.0, 0.0]]], [[0.0], [bad]])
+            MDP([[[0.0, 1.0]], [[1.0, 0.0]]], [[0.0], [bad]])
 
     @pytest.mark.parametrize(
         ("transitions", "rewards"),
-        [([[1.0]], [[0.0]]), ([[[1.0, 0.0]]], [[0.0]]), ([[[1.0]]], [0.0])],
+        [([[[1.0, 0.0]]], [[0.0]]), ([[[1.0]]], [[0.0, 0.0]]), ([1.0], [[0.0]])],
     )
     def test_shapes(self, transitions, rewards):
         with pytest.raises(BadInput, match="expected"):
-            MDP.from_arrays(transitions, rewards)
+            MDP(transitions, rewards)
 
     def test_sparse_transitions_of_another_size(self):
         with pytest.raises(BadInput, match=r"expected \(4, 2\)"):
@@ -44,7 +44,7 @@ class TestBadInput:
 
     def test_start_distribution(self):
         with pytest.raises(BadInput, match="start"):
-            MDP.from_arrays([[[1.0]]], [[0.0]], start=[0.5])
+            MDP([[[1.0]]], [[0.0]], start=[0.5])
 
     def test_unknown_letter(self):
         with pytest.raises(BadInput, match=r"row 2 of the map has the unknown letter 'X'"):
@@ -177,7 +177,7 @@ def test_chain_of_a_stochastic_policy():
 
 
 def test_rewards_that_depend_on_the_next_state():
-    mdp = MDP.from_arrays([[[0.25, 0.75]], [[0.0, 1.0]]], [[[4.0, 8.0]], [[0.0, 1.0]]])
+    mdp = MDP([[[0.25, 0.75]], [[0.0, 1.0]]], [[[4.0, 8.0]], [[0.0, 1.0]]])
     np.testing.assert_allclose(mdp.rewards, [[7.0], [1.0]])
 
 

@@ -65,7 +65,7 @@ class TestTheorem2Bsrs:
         np.testing.assert_allclose(eta * found.value, expected.potential, atol=1e-8)
 
     def test_erratum_the_potential_converges_to_eta_times_what_the_statement_says(self):
-        mdp, gamma, eta = MDP.from_arrays([[[1.0]]], [[1.0]]), 0.5, 0.2
+        mdp, gamma, eta = MDP([[[1.0]]], [[1.0]]), 0.5, 0.2
         optimal_value = 2.0
         potential = eta * solve(mdp, gamma, eta=eta, tol=1e-12).value
         assert potential == pytest.approx(eta / (1 + eta) * optimal_value)  # the proof
@@ -73,7 +73,7 @@ class TestTheorem2Bsrs:
 
     @pytest.mark.parametrize("gamma", [0.5, 0.8, 0.95])
     def test_divergence_begins_at_the_bound_where_the_chain_has_eigenvalue_minus_one(self, gamma):
-        swap = MDP.from_arrays([[[0.0, 1.0]], [[1.0, 0.0]]], [[1.0], [0.0]])
+        swap = MDP([[[0.0, 1.0]], [[1.0, 0.0]]], [[1.0], [0.0]])
         limit = spectral_limit(swap.transitions, gamma)
         assert limit == pytest.approx((1 - gamma) / (1 + gamma))
         assert solve(swap, gamma, eta=limit - 1e-2).outcome == "converged"
@@ -165,7 +165,7 @@ def test_wiewiora_a_static_potential_is_an_initialisation(rule, mdp, gamma, seed
 class TestRemark3NoStaticPotential:
     """A static potential adds the same term in every step; BSRS does not, so none can give the same updates."""
 
-    mdp = MDP.from_arrays([[[0.0, 1.0]], [[0.0, 1.0]]], [[0.0], [1.0]])
+    mdp = MDP([[[0.0, 1.0]], [[0.0, 1.0]]], [[0.0], [1.0]])
     gamma, eta = 0.5, 0.2
 
     def added(self, q):

@@ -88,7 +88,7 @@ def test_large_chains_use_the_sparse_eigensolver(monkeypatch):
 
 
 def test_empirical_limit():
-    swap = MDP.from_arrays([[[0.0, 1.0]], [[1.0, 0.0]]], [[1.0], [0.0]])
+    swap = MDP([[[0.0, 1.0]], [[1.0, 0.0]]], [[1.0], [0.0]])
     assert empirical_limit(swap, 0.8, seeds=range(5)) == pytest.approx(1 / 9, abs=0.02)  # = proven = spectral
     paper = grid_mdp("paper")
     found = empirical_limit(paper, 0.8, seeds=range(10))

@@ -1,8 +1,10 @@
 """Errors that are the user's to mend: one sentence that says what, where, and what was expected."""
 
 import difflib
+import importlib
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 
 class BadInput(ValueError):
@@ -14,6 +16,14 @@ class MissingExtra(BadInput):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs a package that is not installed: pip install 'bsrs[{extra}]'")
+
+
+def optional(module: str, what: str, extra: str) -> Any:
+    """The module of an optional dependency that `what` needs, or a sentence that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(what, extra) from None
 
 
 class EnvFault(RuntimeError):

@@ -1,5 +1,6 @@
 """A trained run at play: pictures of its greedy episodes, and a film of them."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsrs.envs import make
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.errors import BadInput, optional
 from bsrs.rng import stream_seed
 from bsrs.run import make_agent
 from bsrs.store import read_model
 
 Picture = NDArray[np.uint8]  # (height, width, 3)
+NO_SCREEN = ("agg", "pdf", "svg", "ps", "cairo", "template")
 
 
 class Play:
@@ -44,12 +46,10 @@ class Play:
 
 def write_film(pictures: Iterator[Picture], path: Path, fps: int) -> int:
     """A .gif or an .mp4; the number of pictures in it."""
-    if path.suffix not in (".gif", ".mp4"):
+    if path.suffix == ".mp4":
+        return _write_mp4(pictures, path, fps)
+    if path.suffix != ".gif":
         raise BadInput(f"the film {path} has the ending {path.suffix!r}; expected .gif or .mp4")
-    return _write_mp4(pictures, path, fps) if path.suffix == ".mp4" else _write_gif(pictures, path, fps)
-
-
-def _write_gif(pictures: Iterator[Picture], path: Path, fps: int) -> int:
     from PIL import Image
 
     images = [Image.fromarray(picture) for picture in pictures]
@@ -58,16 +58,13 @@ def _write_gif(pictures: Iterator[Picture], path: Path, fps: int) -> int:
 
 
 def _write_mp4(pictures: Iterator[Picture], path: Path, fps: int) -> int:
-    try:
-        import imageio_ffmpeg
-    except ImportError:
-        raise MissingExtra("an .mp4 film", "video") from None
+    imageio_ffmpeg = optional("imageio_ffmpeg", "an .mp4 film", "video")
     first = next(pictures)
     height, width, _ = first.shape
     film = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1)
     film.send(None)
     count = 0
-    for picture in _with(first, pictures):
+    for picture in itertools.chain([first], pictures):
         film.send(np.ascontiguousarray(picture))
         count += 1
     film.close()
@@ -78,7 +75,7 @@ def show(pictures: Iterator[Picture], fps: int) -> None:
     """In a window, for those who have a screen."""
     import matplotlib.pyplot as plt
 
-    if not _has_screen():
+    if plt.get_backend().lower() in NO_SCREEN:
         raise BadInput("there is no screen to open a window on; use --out FILE.gif instead")
     image: Any = None
     for picture in pictures:
@@ -89,14 +86,3 @@ def show(pictures: Iterator[Picture], fps: int) -> None:
             return
         image.set_data(picture)
         plt.pause(1 / fps)
-
-
-def _has_screen() -> bool:
-    import matplotlib
-
-    return matplotlib.get_backend().lower() not in ("agg", "pdf", "svg", "ps", "cairo", "template")
-
-
-def _with(first: Picture, rest: Iterator[Picture]) -> Iterator[Picture]:
-    yield first
-    yield from rest

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from bsrs.config.training import MOST_STEPS, check_finite, check_range
 from bsrs.errors import BadInput
 
+RunState = Literal["running", "stopped", "finished", "diverged", "failed", "damaged"]
+
 MOST_RUNS = 1_000_000
 MOST_THREADS = 10_000
 
@@ -178,5 +180,5 @@ class RunFilter:
     """Shape-scales."""
     seed: tuple[int, ...] = ()
     """Seeds."""
-    state: tuple[Literal["running", "stopped", "finished", "diverged", "failed", "damaged"], ...] = ()
+    state: tuple[RunState, ...] = ()
     """States."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import bsrs
 from bsrs.config.base import to_dict
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.errors import BadInput, optional
 from bsrs.figures.style import eta_label
 from bsrs.report.plots import COMPARISONS, METRICS, task_names, tasks
 from bsrs.report.study import Study, read_png
@@ -39,7 +39,7 @@ def write_report(study: Study, out: Path) -> Path:
         data=_json({"tasks": shown, "metrics": METRICS, "comparisons": COMPARISONS, "runs": _runs(study)}),
         style=_asset("page.css"),
         script=_asset("page.js"),
-        plotly=_plotly(),
+        plotly=optional("plotly.offline", "a report", "report").get_plotlyjs(),
     )
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -133,10 +133,7 @@ def _asset(name: str) -> str:
 
 
 def _template(name: str) -> Any:
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtra("a report", "report") from None
+    jinja2 = optional("jinja2", "a report", "report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["interval"] = _interval_text
     return environment.from_string(_asset(name))
@@ -149,11 +146,3 @@ def _interval_text(value: Sequence[float | None] | None, percent: bool = False) 
         None if x is None else f"{round(x, 2) + 0.0:+.0%}" if percent else f"{x:,.4g}" for x in value
     )
     return f"{estimate} [{low}, {high}]" if low and high else f"{estimate or '∞'}"
-
-
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError:
-        raise MissingExtra("a report", "report") from None
-    return str(get_plotlyjs())

@@ -1,7 +1,5 @@
 """The runs of a store at a glance, from their folders, and as tables for pandas and DuckDB."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import time
@@ -9,11 +7,11 @@ import warnings
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bsrs.config.base import to_dict
-from bsrs.config.sweep import RunFilter
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.config.sweep import RunFilter, RunState
+from bsrs.errors import BadInput, optional
 from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
 from bsrs.store.lock import is_held
 from bsrs.store.read import read_config, read_metrics, read_result, read_run, run_folders
@@ -21,9 +19,6 @@ from bsrs.store.read import read_config, read_metrics, read_result, read_run, ru
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
-
-
-State = Literal["running", "stopped", "finished", "diverged", "failed", "damaged"]
 
 # Enough for the last lines of a file of records.
 _TAIL = 4096
@@ -44,7 +39,7 @@ class RunStatus:
     """Env steps that it has."""
     score: float | None
     """Mean raw score of its last evaluation."""
-    state: State
+    state: RunState
     """running: a process has it; stopped: none has, and it can go on; damaged: it cannot be read."""
     age_s: float
     """Seconds since something was last recorded."""
@@ -67,26 +62,20 @@ class Pulse:
 
 def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
     """Every run of the store, by name; of those, the ones that pass the filter."""
-    return [status for _, status in found_runs(root, which)]
+    return list(found_runs(root, which).values())
 
 
-def found_runs(root: Path, which: RunFilter | None = None) -> list[tuple[Path, RunStatus]]:
-    """As `list_runs`, with their folders."""
-    found = [(folder, run_status(folder)) for folder in run_folders(root)]
-    return sorted((pair for pair in found if which is None or _passes(pair[1], which)), key=lambda pair: pair[1].name)
+def found_runs(root: Path, which: RunFilter | None = None) -> dict[Path, RunStatus]:
+    """As `list_runs`, by their folders."""
+    found = {folder: run_status(folder) for folder in run_folders(root)}
+    passing = [pair for pair in found.items() if which is None or _passes(pair[1], which)]
+    return dict(sorted(passing, key=lambda pair: pair[1].name))
 
 
 def run_status(folder: Path) -> RunStatus:
     """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
-    about: dict[str, Any] = {
-        "name": folder.name,
-        "algorithm": "?",
-        "env": "?",
-        "eta": "?",
-        "seed": 0,
-        "steps": 0,
-        "config": {},
-    }
+    about: dict[str, Any] = {"name": folder.name, "algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
+    about["age_s"] = _age(folder)
     try:
         config = read_config(folder)
         about |= {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
@@ -97,12 +86,12 @@ def run_status(folder: Path) -> RunStatus:
                 read_run(folder)  # nothing else tells whether its records are whole
             step = result["step"] if result["step"] is not None else pulse(folder).step
             ended = {"step": step, "score": result["score"], "state": result["outcome"], "reason": result["reason"]}
-            return RunStatus(**about, **ended, age_s=_age(folder), sealed="seal" in result)
+            return RunStatus(**about, **ended, sealed="seal" in result)
     except BadInput as error:
-        return RunStatus(**about, step=0, score=None, state="damaged", age_s=_age(folder), reason=str(error))
+        return RunStatus(**about, step=0, score=None, state="damaged", reason=str(error))
     beat = pulse(folder)
-    state: State = "running" if is_held(folder / "lock") else "stopped"
-    return RunStatus(**about, step=beat.step, score=beat.score, state=state, age_s=_age(folder))
+    held = is_held(folder / "lock")
+    return RunStatus(**about, step=beat.step, score=beat.score, state="running" if held else "stopped")
 
 
 def pulse(folder: Path) -> Pulse:
@@ -166,11 +155,10 @@ def _eta_text(eta: float | str) -> str:
 _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 
-def read_runs(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
+def read_runs(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
     """A row for each run: what `bsrs runs` shows, and every setting of its config."""
     rows = [run_row(status) for status in list_runs(Path(root), which)]
-    columns = None if rows else [field.name for field in dataclasses.fields(RunStatus) if field.name != "config"]
-    return _pandas().DataFrame(rows, columns=columns)
+    return _frame(rows, [field.name for field in dataclasses.fields(RunStatus) if field.name != "config"])
 
 
 def run_row(status: RunStatus) -> dict[str, Any]:
@@ -180,13 +168,13 @@ def run_row(status: RunStatus) -> dict[str, Any]:
     return settings | row
 
 
-def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFrame:
+def read_records(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
     """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front.
 
     Damaged runs are left out, with a warning.
     """
     rows: list[dict[str, Any]] = []
-    for folder, status in found_runs(Path(root), which):
+    for folder, status in found_runs(Path(root), which).items():
         run = {name: getattr(status, name) for name in _OF_THE_RUN}
         try:
             if status.state == "damaged":
@@ -194,25 +182,19 @@ def read_records(root: Path | str, which: RunFilter | None = None) -> pd.DataFra
             rows += [run | line for line in read_metrics(folder)]
         except BadInput as error:
             warnings.warn(f"the run {status.name} is damaged and left out: {error}", stacklevel=2)
-    return _pandas().DataFrame(rows, columns=None if rows else [*_OF_THE_RUN, "kind", "step"])
+    return _frame(rows, [*_OF_THE_RUN, "kind", "step"])
 
 
-def connect(root: Path | str, which: RunFilter | None = None) -> duckdb.DuckDBPyConnection:
+def _frame(rows: list[dict[str, Any]], columns: list[str]) -> "pd.DataFrame":
+    """The rows; with these columns where there are none to tell."""
+    pandas = optional("pandas", "reading a store as a table", "report")
+    return pandas.DataFrame(rows, columns=None if rows else columns)
+
+
+def connect(root: Path | str, which: RunFilter | None = None) -> "duckdb.DuckDBPyConnection":
     """A DuckDB connection with the tables `runs` and `records`."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtra("reading a store with DuckDB", "report") from None
-    connection = duckdb.connect()
+    connection = optional("duckdb", "reading a store with DuckDB", "report").connect()
     for name, table in (("runs", read_runs(root, which)), ("records", read_records(root, which))):
         connection.register(f"{name}_frame", table)
         connection.execute(f"create table {name} as select * from {name}_frame")
     return connection
-
-
-def _pandas() -> Any:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise MissingExtra("reading a store as a table", "report") from None
-    return pd

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import MissingExtra
+from bsrs.errors import optional
 
 TrackerName = Literal["tensorboard", "wandb"]
 
@@ -49,10 +49,7 @@ class WandB:
     """A run of Weights & Biases under the same name; offline if WANDB_MODE says so, to be synchronised later."""
 
     def __init__(self, folder: Path, config: TrainingConfig) -> None:
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtra("--track wandb", "wandb") from None
+        wandb = optional("wandb", "--track wandb", "wandb")
         self._run = wandb.init(
             project="bsrs",
             id=identity(config),

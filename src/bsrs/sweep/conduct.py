@@ -6,37 +6,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from bsrs import __version__
 from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, make_folder, read_json, write_json
-from bsrs.store.lock import Lock, is_held
+from bsrs.store.lock import Lock
 from bsrs.store.read import folder_name
 from bsrs.store.table import RunStatus, run_status
-from bsrs.sweep.executors import Executor, make_executor
 from bsrs.sweep.plan import describe, tasks_left
-from bsrs.sweep.tasks import Ended, Task
-from bsrs.sweep.view import show_sweep
+from bsrs.sweep.tasks import Ended, Executor, Task
+from bsrs.sweep.view import SweepView, show_sweep
 
 FORMAT = 1
 # How long to wait before asking again for a run that another process has.
 BUSY_S = 2.0
-
-
-class Watcher(Protocol):
-    """Who watches a sweep."""
-
-    def run_ended(self, status: RunStatus) -> None:
-        """A run has its result."""
-
-    def message(self, text: str) -> None:
-        """Something happened that is worth a line."""
-
-    def tick(self) -> None:
-        """Called about once a second."""
 
 
 @dataclass
@@ -62,6 +47,21 @@ def run_sweep(
                 return run_tasks(tasks, executor, watcher, retries=options.retries)
         finally:
             executor.close()
+
+
+def make_executor(options: SweepOptions, root: Path) -> Executor:
+    """The executor that the options ask for. `root` is the sweep's folder."""
+    if options.executor == "ray":
+        from bsrs.sweep.executors.ray import RayExecutor
+
+        return RayExecutor(options.ray, options.workers)
+    if options.executor == "slurm":
+        from bsrs.sweep.executors.slurm import SlurmExecutor
+
+        return SlurmExecutor(options.slurm, root, options.threads)
+    from bsrs.sweep.executors.local import LocalExecutor
+
+    return LocalExecutor(options.local_workers, options.threads)
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def planned_runs(root: Path) -> list[str]:
     return runs
 
 
-def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: Watcher, *, retries: int = 2) -> Summary:
+def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, retries: int = 2) -> Summary:
     """Until every run has ended. A run whose worker died is tried again, from its checkpoint."""
     schedule = _Schedule(watcher, retries)
     executor.submit(tasks)
@@ -115,7 +115,7 @@ def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: Watcher, *, re
 class _Schedule:
     """What to do about each task that ended."""
 
-    def __init__(self, watcher: Watcher, retries: int) -> None:
+    def __init__(self, watcher: SweepView, retries: int) -> None:
         self.watcher, self.retries = watcher, retries
         self.summary = Summary()
         self.waiting: list[tuple[float, Task]] = []
@@ -126,7 +126,7 @@ class _Schedule:
     def due(self) -> list[Task]:
         """The tasks whose time has come and whose runs no other process has; they are not waiting any more."""
         now = time.monotonic()
-        due = [pair for pair in self.waiting if pair[0] <= now and not _is_held(pair[1])]
+        due = [pair for pair in self.waiting if pair[0] <= now and not pair[1].is_held()]
         self.waiting = [pair for pair in self.waiting if pair not in due]
         return [task for _, task in due]
 
@@ -153,11 +153,7 @@ class _Schedule:
             self.watcher.message(f"{task.names[0]}: {ended.why}")
 
     def _record(self, task: Task) -> None:
-        for name in task.names:
-            status = run_status(task.root / name)
+        for folder in task.folders:
+            status = run_status(folder)
             self.summary.statuses.append(status)
             self.watcher.run_ended(status)
-
-
-def _is_held(task: Task) -> bool:
-    return any(is_held(task.root / name / "lock") for name in task.names)

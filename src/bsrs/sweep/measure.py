@@ -12,7 +12,7 @@ from typing import Any
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import spec_of
-from bsrs.store.read import checkpoint_step, folder_name
+from bsrs.store.read import checkpoint_step
 from bsrs.sweep.tasks import Task
 
 # A process with PyTorch and everything else imported.
@@ -30,7 +30,7 @@ def core_seconds(tasks: Sequence[Task]) -> float:
     seconds = 0.0
     for alike in kinds.values():
         each = step_seconds(alike[0], MEASURED_S / len(kinds)) if alike[0].row.agent else 0.0
-        seconds += each * sum(_steps_left(task) for task in alike)
+        seconds += each * sum(task.configs[0].steps - checkpoint_step(task.folders[0]) for task in alike)
     return seconds
 
 
@@ -41,11 +41,6 @@ def _kind(task: Task) -> Any:
     return task.row.name, spec.kind, spec.obs_shape, len(task.configs)
 
 
-def _steps_left(task: Task) -> int:
-    config = task.configs[0]
-    return config.steps - checkpoint_step(task.root / folder_name(config))
-
-
 def step_seconds(task: Task, seconds: float) -> float:
     """Seconds of one env step of a whole population with all that goes with it: learning and evaluations."""
     import torch
@@ -54,7 +49,10 @@ def step_seconds(task: Task, seconds: float) -> float:
     from bsrs.train import Loop
 
     torch.set_num_threads(task.options.threads or torch.get_num_threads())
-    configs = [_learning_soon(config) for config in task.configs]
+    configs = list(task.configs)
+    if hasattr(configs[0], "learning_starts"):  # its random play at the start is cut short
+        soon = min(configs[0].learning_starts, WARM_UP)
+        configs = [dataclasses.replace(config, learning_starts=soon) for config in configs]  # type: ignore[call-arg]
     config = configs[0]
     loop = Loop(
         make_agent(configs, task.options.device), config, [c.seed for c in configs], [Records() for _ in configs]
@@ -76,12 +74,6 @@ def _time_steps(loop: Any, steps: int, seconds: float) -> float:
         loop.advance()
     steps_done: int = loop.step - first
     return (time.perf_counter() - began) / steps_done
-
-
-def _learning_soon(config: TrainingConfig) -> TrainingConfig:
-    """The config with its random play at the start cut short, where it has any."""
-    starts = getattr(config, "learning_starts", None)
-    return config if starts is None else dataclasses.replace(config, learning_starts=min(starts, WARM_UP))  # type: ignore[call-arg]
 
 
 # --------------------------------------------------------------------------------------------------------------

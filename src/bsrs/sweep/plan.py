@@ -5,6 +5,7 @@ import itertools
 import math
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -110,9 +111,12 @@ def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOpti
     """
     alike: dict[Any, list[TrainingConfig]] = {}
     for config in configs:
-        if _is_left(root / folder_name(config)):
-            key = find_algorithm(config.algorithm).population_key(config)
-            alike.setdefault((key, checkpoint_step(root / folder_name(config))), []).append(config)
+        folder = root / folder_name(config)
+        with suppress(BadInput):  # damaged: the worker will say so
+            if has_ended(folder):
+                continue
+        key = find_algorithm(config.algorithm).population_key(config)
+        alike.setdefault((key, checkpoint_step(folder)), []).append(config)
     sizes = [members(group[0], len(configs), options) for group in alike.values()]
     portions = [
         tuple(group[first : first + size])
@@ -145,13 +149,6 @@ def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
     how = f" in {len(tasks)} populations of up to {largest} members" if largest > 1 else ""
     where = f"{options.local_workers} local workers" if options.executor == "local" else options.executor
     return f"{runs} runs to train{how}, {where}" if runs else "every run is done"
-
-
-def _is_left(folder: Path) -> bool:
-    try:
-        return not has_ended(folder)
-    except BadInput:
-        return True  # damaged: the worker will say so
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:

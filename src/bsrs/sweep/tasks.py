@@ -1,15 +1,16 @@
 """What a worker does, wherever it is: train one portion of a sweep's runs, in their folders."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import DiskFull, clear_words_when_full
-from bsrs.store.lock import Busy
+from bsrs.store.lock import Busy, is_held
 from bsrs.store.read import folder_name, has_ended
 
 
@@ -26,15 +27,20 @@ class Task:
         return tuple(folder_name(config) for config in self.configs)
 
     @property
+    def folders(self) -> list[Path]:
+        return [self.root / name for name in self.names]
+
+    @property
     def row(self) -> Algorithm:
         return find_algorithm(self.configs[0].algorithm)
+
+    def is_held(self) -> bool:
+        """Whether a process has one of its runs."""
+        return any(is_held(folder / "lock") for folder in self.folders)
 
     def split(self) -> list[Self]:
         """A task for each of the runs."""
         return [replace(self, configs=(config,)) for config in self.configs]
-
-
-How = Literal["done", "failed", "busy", "full", "lost"]
 
 
 @dataclass(frozen=True)
@@ -46,15 +52,30 @@ class Ended:
     """
 
     task: Task
-    how: How
+    how: Literal["done", "failed", "busy", "full", "lost"]
     why: str = ""
+
+
+class Executor(Protocol):
+    """Takes tasks, and says when they have ended. Has no memory: what matters is in the runs' folders."""
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Carry these out as soon as there is room."""
+
+    def wait(self, timeout: float) -> list[Ended]:
+        """The tasks that ended since the last call; waits up to `timeout` seconds for the first."""
+
+    def close(self) -> None:
+        """Stop everything that is under way."""
 
 
 def work(task: Task) -> Ended:
     """Carry out a task. Never raises: whatever goes wrong is the answer."""
     try:
         with clear_words_when_full(task.root):
-            _train(task)
+            left = [pair for pair in zip(task.configs, task.folders, strict=True) if not has_ended(pair[1])]
+            if left:
+                task.row.train(*zip(*left, strict=True), task.options)
     except Busy as error:
         return Ended(task, "busy", str(error))
     except DiskFull as error:
@@ -64,9 +85,3 @@ def work(task: Task) -> Ended:
     except Exception as error:
         return Ended(task, "failed", f"{type(error).__name__}: {error}")
     return Ended(task, "done")
-
-
-def _train(task: Task) -> None:
-    left = [config for config in task.configs if not has_ended(task.root / folder_name(config))]
-    if left:
-        task.row.train(left, [task.root / folder_name(config) for config in left], task.options)

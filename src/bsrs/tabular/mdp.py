@@ -102,21 +102,6 @@ class MDP:
         return compressed_rows(weights @ self.transitions)
 
     @classmethod
-    def from_arrays(
-        cls,
-        transitions: npt.ArrayLike,
-        rewards: npt.ArrayLike,
-        *,
-        terminates: npt.ArrayLike | None = None,
-        start: npt.ArrayLike | None = None,
-    ) -> Self:
-        """From dense probabilities (S, A, S) and rewards (S, A), or (S, A, S) if they depend on the next state."""
-        p, r = np.asarray(transitions, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
-        if p.ndim != 3 or r.ndim == 1:
-            raise BadInput(f"arrays have shapes {p.shape} and {r.shape}; expected (S, A, S) and (S, A) or (S, A, S)")
-        return cls(p, r, terminates, start, layout="SAS")
-
-    @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> Self:
         """From a toy-text env (FrozenLake, CliffWalking, Taxi): its id or the env itself, anything with a table `P`."""
         table, start = _gymnasium_table(env, options)

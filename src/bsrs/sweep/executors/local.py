@@ -57,13 +57,6 @@ class LocalExecutor:
         self._feed()
         return ended
 
-    def cancel(self, task: Task) -> None:
-        if task in self._queue:
-            self._queue.remove(task)
-        for worker in [worker for worker in self._workers if worker.task is task]:
-            self._end(worker)
-        self._feed()
-
     def close(self) -> None:
         self._queue.clear()
         for worker in list(self._workers):

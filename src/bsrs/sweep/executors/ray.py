@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bsrs.config.sweep import RayOptions
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.errors import BadInput, optional
 from bsrs.sweep.tasks import Ended, Task, work
 
 
@@ -12,11 +12,7 @@ class RayExecutor:
     """Ray's scheduler queues the tasks and finds room for them; losses are ours to handle, as everywhere."""
 
     def __init__(self, options: RayOptions, workers: int = 0) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise MissingExtra("the ray executor", "ray") from None
-        self._ray = ray
+        self._ray = ray = optional("ray", "the ray executor", "ray")
         self._ours = not ray.is_initialized()
         if self._ours:
             _connect(options.address, workers)
@@ -43,14 +39,9 @@ class RayExecutor:
         except self._ray.exceptions.RayError as error:
             return Ended(task, "lost", f"Ray lost the task ({type(error).__name__})")
 
-    def cancel(self, task: Task) -> None:
-        for reference in [reference for reference, theirs in self._tasks.items() if theirs is task]:
-            self._ray.cancel(reference, force=True)
-            del self._tasks[reference]
-
     def close(self) -> None:
-        for task in list(self._tasks.values()):
-            self.cancel(task)
+        for reference in self._tasks:
+            self._ray.cancel(reference, force=True)
         if self._ours:
             self._ray.shutdown()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bsrs.config.sweep import SlurmOptions
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.errors import BadInput, optional
 from bsrs.sweep.tasks import Ended, Task, work
 
 # Clusters refuse longer arrays by default.
@@ -43,10 +43,7 @@ class SlurmExecutor:
     """Jobs that live in `root/slurm`."""
 
     def __init__(self, options: SlurmOptions, root: Path, threads: int = 1) -> None:
-        try:
-            import submitit
-        except ImportError:
-            raise MissingExtra("the slurm executor", "slurm") from None
+        submitit = optional("submitit", "the slurm executor", "slurm")
         try:
             self._slurm = submitit.SlurmExecutor(root / "slurm", max_num_timeout=options.requeues)
         except RuntimeError:
@@ -98,14 +95,9 @@ class SlurmExecutor:
         self._missing = missing
         return [job for job in self._jobs if job.job_id in twice]
 
-    def cancel(self, task: Task) -> None:
-        for job in [job for job, theirs in self._jobs.items() if theirs is task]:
-            job.cancel(check=False)
-            del self._jobs[job]
-
     def close(self) -> None:
-        for task in list(self._jobs.values()):
-            self.cancel(task)
+        for job in self._jobs:
+            job.cancel(check=False)
 
 
 def slurm_parameters(options: SlurmOptions, threads: int) -> dict[str, Any]:
