@@ -73,7 +73,7 @@ class Plan:
     cases: tuple[Case, ...]
     families: tuple[str, ...] = tuple(FAMILIES)
     rounds: int = 3
-    limit: float = 300.0
+    limit: float = 30.0
     threads: int = 2
     horizons: tuple[float, ...] = HORIZONS[:3]
 

@@ -69,7 +69,7 @@ class BenchTabularArguments(BenchArguments):
     """Only these tables."""
     gamma: tuple[float, ...] = ()
     """Only these discounts."""
-    limit: float = 300.0
+    limit: float = 30.0
     """A solver that takes more seconds than this is stopped."""
 
 
