@@ -1,7 +1,6 @@
 """The tabular figures: steps against eta, and where the best eta lies."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,15 +11,6 @@ from bsrs.tabular.mdp import Floats
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, BLACK, GREY)
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), "-", "--", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Steps to convergence against eta on one table; NaN where it did not converge."""
-
-    label: str
-    etas: Floats  # (E,)
-    mean: Floats  # (E,)
 
 
 def steps_against_eta(
@@ -44,18 +34,18 @@ def steps_against_eta(
     return ax
 
 
-def relative_steps(ax: Axes, curves: Sequence[Steps], *, title: str) -> Axes:
-    """Steps as a share of plain iteration's, with a marker at each curve's best eta."""
-    for curve, colour, style, marker in zip(curves, COLOURS, STYLES, MARKERS, strict=False):
-        share = curve.mean / curve.mean[np.argmin(np.abs(curve.etas))]
-        ax.plot(curve.etas, share, color=colour, linestyle=style, linewidth=1.3)
+def relative_steps(ax: Axes, etas: Floats, steps: Mapping[str, Floats], *, title: str) -> Axes:
+    """Mean steps of each table as a share of plain iteration's, with a marker at its best eta; NaN: no convergence."""
+    for (label, mean), colour, style, marker in zip(steps.items(), COLOURS, STYLES, MARKERS, strict=False):
+        share = mean / mean[np.argmin(np.abs(etas))]
+        ax.plot(etas, share, color=colour, linestyle=style, linewidth=1.3)
         best = int(np.nanargmin(share))
-        ax.plot(curve.etas[best], share[best], color=colour, marker=marker, markersize=7, linestyle="none")
+        ax.plot(etas[best], share[best], color=colour, marker=marker, markersize=7, linestyle="none")
         # what stands in the legend: the line with its marker
-        ax.plot([], [], color=colour, linestyle=style, marker=marker, markersize=5, label=curve.label)
+        ax.plot([], [], color=colour, linestyle=style, marker=marker, markersize=5, label=label)
     ax.axhline(1.0, color=GREY, linewidth=0.8)
     ax.axvline(0.0, color=GREY, linewidth=0.8)
-    ax.set(ylim=(0.6, 1.5), xlim=(curves[0].etas[0], curves[0].etas[-1] + 0.35), title=title)
+    ax.set(ylim=(0.6, 1.5), xlim=(etas[0], etas[-1] + 0.35), title=title)
     ax.set(xlabel="shape-scale η", ylabel="steps / steps at η = 0")
     ax.legend(loc="lower right", handlelength=2.8, labelspacing=0.3)
     return ax

@@ -16,7 +16,7 @@ from bsrs.figures.boards import board_of, draw_layer
 from bsrs.figures.curves import Curve as LearningLine
 from bsrs.figures.curves import learning_curves
 from bsrs.figures.style import BLACK, BLUE, GREEN, ORANGE, new_figure, project_style, save
-from bsrs.figures.tabular import Steps, optima, relative_steps, steps_against_eta
+from bsrs.figures.tabular import optima, relative_steps, steps_against_eta
 from bsrs.reproduce.relaxed_learning import ENVS, LearningCurve, compare_learning
 from bsrs.stats import Interval
 from bsrs.tabular import MDP, GridMap, grid_mdp, solve
@@ -161,7 +161,7 @@ def _draw_paper(numbers: Study) -> Figure:
 def _draw_robustness(numbers: Study) -> Figure:
     figure, axes = new_figure(9.6, 7.2, 2, 2)
     for ax, (varied, curves) in zip(axes.flat, numbers.robustness.items(), strict=False):
-        relative_steps(ax, [Steps(c.name, c.etas, c.mean) for c in curves], title=f"different {varied}s")
+        relative_steps(ax, curves[0].etas, {c.name: c.mean for c in curves}, title=f"different {varied}s")
     curves = [curve for group in numbers.robustness.values() for curve in group]
     etas, savings = np.array([c.best_eta for c in curves]), np.array([c.saving for c in curves])
     bounds = np.array([proven_range(c.gamma)[1] for c in curves])
@@ -231,10 +231,8 @@ def _learning_rows(curves: Sequence[LearningCurve]) -> Iterable[dict[str, Any]]:
     for curve in curves:
         columns = (curve.steps, curve.error.estimate, curve.error.low, curve.error.high)
         for step, error, low, high in zip(*columns, strict=True):
-            yield {"env": curve.env, "rule": curve.rule, "step": step, "error": error} | {
-                "low": low,
-                "high": high,
-            }
+            row = {"env": curve.env, "rule": curve.rule, "step": step, "error": error}
+            yield {**row, "low": low, "high": high}
 
 
 def _write_csv(path: Path, rows: Iterable[dict[str, Any]]) -> Path:

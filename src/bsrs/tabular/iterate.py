@@ -5,7 +5,7 @@ A step is one application; it has converged when two Q tables differ by less tha
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ class Batch:
     applications: Ints  # (K,)
     residuals: Floats  # (most applications, K), NaN after a run's end
     outcomes: list[Outcome]
+    temperature: float
 
 
 def solve_many(
@@ -71,38 +72,30 @@ def _check_batch(mdp: MDP, init: Floats, eta: Floats, tol: float) -> None:
         raise BadInput(f"tol is {tol}; expected a positive number")
 
 
-class _Runs(Protocol):
-    """Iterations that go on side by side."""
+class _SciPyRuns:
+    """Iterations that go on side by side, with `q` of shape (S, A, running)."""
 
-    @property
-    def q(self) -> Floats:
-        """(S, A, running)"""
+    def __init__(self, mdp: MDP, gamma: float, q: Floats, scales: Floats, temperature: float) -> None:
+        self.q, self._scales = q, scales
+        self._mdp, self._gamma, self.temperature = mdp, gamma, temperature
 
     def step(self) -> Floats:
         """Apply the operator once to each; the sup-norms of the changes, (running,)."""
-
-    def keep(self, running: npt.NDArray[np.bool_]) -> None:
-        """Go on with these only."""
-
-
-class _SciPyRuns:
-    def __init__(self, mdp: MDP, gamma: float, q: Floats, scales: Floats, temperature: float) -> None:
-        self.q, self._scales = q, scales
-        self._mdp, self._gamma, self._temperature = mdp, gamma, temperature
-
-    def step(self) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
-            new = shaped_bellman(self._mdp, self._gamma, self.q, self._scales, temperature=self._temperature)
+            new = shaped_bellman(self._mdp, self._gamma, self.q, self._scales, temperature=self.temperature)
             change = np.abs(new - self.q).max(axis=(0, 1))
         self.q = new
         return cast(Floats, change)
 
     def keep(self, running: npt.NDArray[np.bool_]) -> None:
+        """Go on with these only."""
         self.q, self._scales = self.q[..., running], self._scales[:, running]
 
 
 class _KernelRuns:
-    """One run after the other within a step: each has its arrays in one piece, (running, S) and (running, S, A)."""
+    """The same, one run after the other within a step: each has its arrays in one piece, (running, S, A)."""
+
+    temperature = 0.0
 
     def __init__(self, mdp: MDP, gamma: float, q: Floats, scales: Floats, threads: int | None) -> None:
         from bsrs.tabular import kernels
@@ -134,7 +127,7 @@ class _KernelRuns:
         self._make_room()
 
 
-def _iterate(runs: _Runs, tol: float, max_steps: int, watch: Watch | None) -> Batch:
+def _iterate(runs: _SciPyRuns | _KernelRuns, tol: float, max_steps: int, watch: Watch | None) -> Batch:
     """Step until every run has converged or diverged; one that has leaves the others."""
     n_states, n_actions, n_runs = runs.q.shape
     q = np.empty((n_runs, n_states, n_actions), dtype=runs.q.dtype)
@@ -159,4 +152,4 @@ def _iterate(runs: _Runs, tol: float, max_steps: int, watch: Watch | None) -> Ba
             running = running[~ended]
             runs.keep(~ended)
     q[running] = np.moveaxis(runs.q, -1, 0)
-    return Batch(q, applications, np.array(history).reshape(-1, n_runs), outcomes)
+    return Batch(q, applications, np.array(history).reshape(-1, n_runs), outcomes, runs.temperature)

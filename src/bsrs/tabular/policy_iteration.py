@@ -107,7 +107,9 @@ def modified_policy_iteration(
         sweeps += used
         if not backup.mdp.may_end:
             value += backup.gamma / (1.0 - backup.gamma) * (low + high) / 2
-    return Bounded(_centred(backup, value, low, high), after < tol, np.array(residuals), sweeps)
+    # Around U itself the interval for V* is (low, high) / (1 - gamma), as wide as that around B U after one more B.
+    middle = np.asarray(value + (low + high) / 2 / (1.0 - backup.gamma))
+    return Bounded(middle, after < tol, np.array(residuals), sweeps)
 
 
 midrange = partial(modified_policy_iteration, most_sweeps=0)
@@ -130,11 +132,3 @@ def policy_value(backup: Backup, policy: Ints, *, tol: float, max_steps: int = 1
 def _bounds(backup: Backup, span: tuple[float, float]) -> tuple[float, float]:
     low, high = span
     return (min(low, 0.0), max(high, 0.0)) if backup.mdp.may_end else (low, high)
-
-
-def _centred(backup: Backup, value: Floats, low: float, high: float) -> Floats:
-    """The middle of the interval for V*, from the value whose residual has these bounds.
-
-    Around U itself the interval is (low, high) / (1 - gamma), as wide as that around B U is after one more B.
-    """
-    return np.asarray(value + (low + high) / 2 / (1.0 - backup.gamma))

@@ -73,27 +73,23 @@ def solve(
     first = None if init is None else np.broadcast_to(np.asarray(init, dtype=np.float64), mdp.rewards.shape)
     if method == "auto":
         method, eta = _choose(eta, temperature)
-    if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
-        return _solve_small(mdp, gamma, method, _one_number(method, eta), first, tol, max_steps, watch)
+    limits: dict[str, Any] = {"tol": tol, "max_steps": max_steps, "watch": watch}
     if method == "iterate" and not isinstance(eta, str):
+        start = np.zeros((1, *mdp.rewards.shape)) if first is None else first[None]
         scale = np.asarray(eta, dtype=np.float64)
-        batch = solve_many(
-            mdp,
-            gamma,
-            eta=scale[None],
-            init=np.zeros((1, *mdp.rewards.shape)) if first is None else first[None],
-            tol=tol,
-            max_steps=max_steps,
-            temperature=temperature,
-            dtype=dtype,
-            threads=threads,
-            watch=watch,
-        )
-        return _constant_solution(batch, scale, gamma, temperature)
+        how: dict[str, Any] = {"temperature": temperature, "dtype": dtype, "threads": threads}
+        return _constant_solution(solve_many(mdp, gamma, eta=scale[None], init=start, **limits, **how), scale, gamma)
+    if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
+        return _solve_small(mdp, gamma, method, 1.0 + _one_number(method, eta), first, **limits)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
+    value = backup.first_value(first)
     if method == "iterate":
-        return _solve_adaptive(backup, cast(str, eta), first, tol, max_steps, memory, watch)
-    return _solve_bounded(backup, method, _one_number(method, eta), first, tol, max_steps, watch)
+        found = accelerate(backup, value, cast(str, eta), memory=memory, **limits)
+        how = {"method": eta, "schedule": found.schedule}
+        return _solution(backup, found.point.value, found.residuals, found.converged, **how)
+    run = midrange if method == "midrange" else modified_policy_iteration
+    end = run(backup, value, eta=_one_number(method, eta), **limits)
+    return _solution(backup, end.value, end.residuals, end.converged, method=method, sweeps=end.sweeps)
 
 
 def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
@@ -124,42 +120,20 @@ def _one_number(method: Method, eta: Any) -> float:
 
 
 def _solve_small(
-    mdp: MDP,
-    gamma: float,
-    method: Method,
-    eta: float,
-    init: Floats | None,
-    tol: float,
-    max_steps: int,
+    mdp: MDP, gamma: float, method: Method, omega: float, init: Floats | None, *, tol: float, max_steps: int,
     watch: Watch | None,
-) -> Solution:
+) -> Solution:  # fmt: skip
     from bsrs.tabular.small import solve_small
 
     start = np.zeros(mdp.n_states) if init is None else init.max(axis=1)
     most = MOST_SWEEPS if method == "mpi" else 0
-    found = solve_small(mdp, gamma, start, omega=1.0 + eta, tol=tol, max_steps=max_steps, most_sweeps=most)
+    found = solve_small(mdp, gamma, start, omega=omega, tol=tol, max_steps=max_steps, most_sweeps=most)
     q, value, policy, residuals, sweeps = found
     count, last = len(residuals), float(residuals[-1])
     if watch is not None:
         watch(count, last)
     outcome: Outcome = "converged" if last < tol else "exhausted"
     return Solution(q, value, policy, count, residuals, outcome, 0.0, gamma, method, sweeps=sweeps)
-
-
-def _solve_adaptive(
-    backup: Backup, eta: str, init: Floats | None, tol: float, max_steps: int, memory: int, watch: Watch | None
-) -> Solution:
-    start = backup.first_value(init)
-    end = accelerate(backup, start, eta, tol=tol, max_steps=max_steps, memory=memory, watch=watch)
-    return _solution(backup, end.point.value, end.residuals, end.converged, method=eta, schedule=end.schedule)
-
-
-def _solve_bounded(
-    backup: Backup, method: Method, eta: float, init: Floats | None, tol: float, max_steps: int, watch: Watch | None
-) -> Solution:
-    run = midrange if method == "midrange" else modified_policy_iteration
-    end = run(backup, backup.first_value(init), eta=eta, tol=tol, max_steps=max_steps, watch=watch)
-    return _solution(backup, end.value, end.residuals, end.converged, method=method, sweeps=end.sweeps)
 
 
 def _solution(backup: Backup, value: Floats, residuals: Floats, converged: bool, **how: Any) -> Solution:
@@ -170,18 +144,11 @@ def _solution(backup: Backup, value: Floats, residuals: Floats, converged: bool,
     return Solution(q, best, greedy_policy(q), len(residuals), residuals, outcome, 0.0, backup.gamma, **how)
 
 
-def _constant_solution(batch: Batch, eta: Floats, gamma: float, temperature: float) -> Solution:
-    q = batch.q[0]
-    return Solution(
-        q=q,
-        value=state_value(q, temperature),
-        policy=greedy_policy(q),
-        applications=int(batch.applications[0]),
-        residuals=batch.residuals[: batch.applications[0], 0],
-        outcome=batch.outcomes[0],
-        eta=float(eta) if eta.ndim == 0 else eta,
-        gamma=gamma,
-    )
+def _constant_solution(batch: Batch, eta: Floats, gamma: float) -> Solution:
+    q, count = batch.q[0], int(batch.applications[0])
+    scale = float(eta) if eta.ndim == 0 else eta
+    found = batch.residuals[:count, 0], batch.outcomes[0], scale, gamma
+    return Solution(q, state_value(q, batch.temperature), greedy_policy(q), count, *found)
 
 
 __all__ = ["Batch", "Method", "Outcome", "Solution", "Watch", "solve", "solve_many"]
