@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from bsrs import stats
+from bsrs import DQNConfig, stats
 from bsrs.cli import main
 from bsrs.figures.bars import improvement, relative_advantages
 from bsrs.figures.boards import board_of
 from bsrs.figures.curves import (
     QUANTITIES,
     Curve,
-    Trace,
     diagnostics,
     learning_curves,
     performance_profiles,
@@ -24,6 +23,7 @@ from bsrs.figures.curves import (
 )
 from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
 from bsrs.stats import Interval
+from bsrs.stats.records import RunRecord
 from bsrs.tabular import MDP
 from bsrs.tabular.grids import named_mdp
 
@@ -88,14 +88,15 @@ def test_probability_of_improvement_stays_between_0_and_1() -> None:
 def test_profiles_fall_from_all_to_none() -> None:
     scores, thresholds = np.array([[0.2], [0.7]]), np.array([0.0, 0.5, 1.0])
     profile = stats.bootstrap(lambda s: stats.performance_profile(s, thresholds), scores, seed=0, draws=20)
-    ax = performance_profiles(_axes(), thresholds, ["0"], [BLACK], [profile], score="score")
+    ax = performance_profiles(_axes(), [Curve("0", BLACK, thresholds, profile)], score="score")
     assert ax.lines[0].get_ydata().tolist() == [1.0, 0.5, 0.0]
 
 
 def test_diagnostics_have_a_panel_for_each_quantity() -> None:
     axes = new_figure(8, 4, 2, 2)[1].flatten()
-    records = {name: np.array([1.0, 2.0]) for name in QUANTITIES}
-    diagnostics(axes, [Trace("0", BLACK, np.array([10, 20]), records), Trace("0", BLACK, np.array([10, 20]), records)])
+    records = tuple({"kind": "train", "step": step, **dict.fromkeys(QUANTITIES, 1.0)} for step in (10, 20))
+    run = RunRecord(Path("run"), DQNConfig(env="CartPole-v1"), "finished", "", None, records)
+    diagnostics(axes, [run, run])
     assert [ax.get_title(loc="left") for ax in axes] == list(QUANTITIES.values())
     assert len(axes[0].get_legend().get_texts()) == 1  # two runs of one eta share their entry
 

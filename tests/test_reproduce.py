@@ -18,7 +18,6 @@ from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.auto_eta import draw_auto, judge_auto
 from bsrs.reproduce.claims import Claim, Scope, area, between, corrected, denied, final, gain, judged, too_small, tuned
 from bsrs.reproduce.continuous import (
-    draw_mujoco,
     draw_pendulum,
     draw_variants,
     judge_mujoco,
@@ -157,7 +156,7 @@ def test_mujoco_claims(tmp_path: Path) -> None:
     hopper, humanoid = judge_mujoco(_series(tmp_path), SCOPE)
     assert hopper.verdict == "holds"
     assert (humanoid.verdict, humanoid.settle) == ("inconclusive", SCOPE.command)
-    assert len(draw_mujoco(_series(tmp_path))["mujoco"].axes) == 1
+    assert len(draw_variants("mujoco", _series(tmp_path))["mujoco"].axes) == 1
 
 
 def test_atari_claims_need_many_games(tmp_path: Path) -> None:

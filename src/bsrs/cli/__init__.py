@@ -52,10 +52,10 @@ COMMANDS: Commands = {
     ("reproduce", "auto-eta"): ("reproduce:experiment_command", "our own: eta = auto against every constant"),
     ("reproduce", "calibration"): ("reproduce:calibration", "how often our own intervals and verdicts err"),
     ("reproduce", "all"): ("reproduce:everything", "all of them, and one report"),
-    ("bench", "dqn"): ("bench:dqn", "steps per second of DQN, beside Stable-Baselines3"),
+    ("bench", "dqn"): ("bench:agents_command", "steps per second of DQN, beside Stable-Baselines3"),
     ("bench", "sb3"): ("bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),
     ("bench", "tabular"): ("bench:tabular", "tabular solvers, beside quantecon and mdpsolver"),
-    ("bench", "td3"): ("bench:td3", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
+    ("bench", "td3"): ("bench:agents_command", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }
 
 

@@ -1,10 +1,17 @@
 """`bsrs bench`: print what `bsrs.bench` measures."""
 
-import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from bsrs.cli.show import print_table
+from bsrs.cli.show import print_json, print_table
+
+CASES = {
+    "dqn": ("DQN", ("Pong", "CartPole", "MinAtar Breakout", "MinAtar Seaquest")),
+    "td3": ("TD3 and SAC on Pendulum", ("td3", "sac")),
+}
 
 
 @dataclass(frozen=True)
@@ -19,46 +26,36 @@ class BenchArguments:
     """Threads, the same for all contestants."""
 
 
-def dqn(arguments: BenchArguments) -> None:
-    """Env steps per second of DQN."""
-    _agents(arguments, "DQN", ("Pong", "CartPole", "MinAtar Breakout", "MinAtar Seaquest"))
+def agents_command(name: str) -> tuple[type, Callable[[Any], None]]:
+    """`bsrs bench dqn` and `td3`: their flags and their function."""
+    return BenchArguments, partial(_agents, *CASES[name])
 
 
-def td3(arguments: BenchArguments) -> None:
-    """Env steps per second of TD3 and SAC."""
-    _agents(arguments, "TD3 and SAC on Pendulum", ("td3", "sac"))
-
-
-def _agents(arguments: BenchArguments, title: str, cases: tuple[str, ...]) -> None:
+def _agents(title: str, cases: tuple[str, ...], arguments: BenchArguments) -> None:
     from bsrs.bench.agents import bench
 
     document = bench(cases, quick=arguments.quick, threads=arguments.threads, tell=_tell)
     if arguments.json:
-        print(json.dumps(document))
+        print_json(document)
         return
     print_table(f"{title}, env steps per second while learning", document["rows"])
     print_table("where our time goes", document["shares"])
 
 
-@dataclass(frozen=True)
-class BenchSb3Arguments:
-    """What the benchmark of the line on top of Stable-Baselines3 takes: it counts one thread's processor time."""
+def sb3(json: bool = False, quick: bool = False) -> None:
+    """What shaping adds to a gradient step of Stable-Baselines3: it counts one thread's processor time.
 
-    json: bool = False
-    """Print one JSON document instead of a table."""
-    quick: bool = False
-    """A few blocks: does it run, rather than how fast."""
-
-
-def sb3(arguments: BenchSb3Arguments) -> None:
-    """What shaping adds to a gradient step of Stable-Baselines3."""
+    Args:
+        json: Print one JSON document instead of a table.
+        quick: A few blocks: does it run, rather than how fast.
+    """
     from bsrs.bench.sb3 import bench
 
-    document = bench(quick=arguments.quick)
-    if arguments.json:
-        print(json.dumps(document))
-        return
-    print_table("Stable-Baselines3, per gradient step", document["rows"])
+    document = bench(quick=quick)
+    if json:
+        print_json(document)
+    else:
+        print_table("Stable-Baselines3, per gradient step", document["rows"])
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def tabular(arguments: BenchTabularArguments) -> None:
     )
     document = bench(plan, tell=_tell)
     if arguments.json:
-        print(json.dumps(document))
+        print_json(document)
         return
     for table, gamma in plan.cases:
         rows = [row for row in document["rows"] if (row["mdp"], row["gamma"]) == (table, gamma)]

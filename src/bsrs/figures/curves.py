@@ -1,15 +1,16 @@
 """Learning curves, how much eta matters, performance profiles, and what went on inside runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from bsrs.figures.style import BLACK, GREY
+from bsrs.figures.style import BLACK, GREY, eta_colours, eta_label
 from bsrs.stats import Interval
 from bsrs.stats.aggregates import Array
+from bsrs.stats.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -86,22 +87,15 @@ def sensitivity_inset(
     return inset
 
 
-def performance_profiles(
-    ax: Axes,
-    thresholds: Array,
-    labels: Sequence[str],
-    colours: Sequence[str],
-    profiles: Sequence[Interval],
-    *,
-    score: str,
-) -> Axes:
-    """One falling line for each method; a line that lies above another is better there."""
-    for label, colour, profile in zip(labels, colours, profiles, strict=True):
-        low, high = np.clip(profile.low, 0, 1), np.clip(profile.high, 0, 1)
-        known = np.isfinite(profile.low) & np.isfinite(profile.high)
+def performance_profiles(ax: Axes, profiles: Sequence[Curve], *, score: str) -> Axes:
+    """One falling line for each method, over thresholds in the place of steps; a line above another is better there."""
+    for profile in profiles:
+        thresholds, found, colour = profile.steps, profile.score, profile.colour
+        low, high = np.clip(found.low, 0, 1), np.clip(found.high, 0, 1)
+        known = np.isfinite(found.low) & np.isfinite(found.high)
         ax.fill_between(thresholds, low, high, where=known.tolist(), step="post", color=colour, alpha=0.13, linewidth=0)
         width = 2.0 if colour == BLACK else 1.5
-        ax.plot(thresholds, profile.estimate, drawstyle="steps-post", color=colour, label=label, linewidth=width)
+        ax.plot(thresholds, found.estimate, drawstyle="steps-post", color=colour, label=profile.label, linewidth=width)
     ax.set_xlim(float(np.min(thresholds)), float(np.max(thresholds)))
     ax.set_ylim(0, 1.02)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -120,24 +114,14 @@ QUANTITIES = {
 }
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The records of one run."""
-
-    label: str
-    colour: str
-    steps: Array  # (records,)
-    records: Mapping[str, Array]  # name -> (records,)
-
-
-def diagnostics(axes: Sequence[Axes], traces: Sequence[Trace]) -> Sequence[Axes]:
-    """One quantity for each of the axes, one line for each run."""
+def diagnostics(axes: Sequence[Axes], runs: Sequence[RunRecord]) -> Sequence[Axes]:
+    """One quantity for each of the axes, one line for each run; runs of one eta share their entry in the legend."""
+    colours = eta_colours(list(dict.fromkeys(run.config.eta for run in runs)))
     for ax, (name, meaning) in zip(axes, QUANTITIES.items(), strict=False):
-        seen = set()
-        for trace in traces:
-            label = trace.label if trace.label not in seen else None
-            seen.add(trace.label)
-            ax.plot(trace.steps, trace.records[name], color=trace.colour, label=label, linewidth=1.1)
+        labels = {eta: eta_label(eta) for eta in colours}
+        for run in runs:
+            eta = run.config.eta
+            ax.plot(*run.trace(name), color=colours[eta], label=labels.pop(eta, None), linewidth=1.1)
         ax.set_title(meaning, loc="left")
         ax.set_xlabel("env steps")
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))

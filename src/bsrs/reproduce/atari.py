@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from bsrs.figures.bars import relative_advantages
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
-from bsrs.reproduce.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, too_small, tuned
-from bsrs.reproduce.pictures import game_curves, stacked
+from bsrs.reproduce.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, stacked, too_small, tuned
+from bsrs.reproduce.pictures import game_curves
 from bsrs.rng import stream
 from bsrs.stats import BestOf, Comparison, Verdict, best_of, bootstrap, game_name, median, paired_difference
 from bsrs.stats.aggregates import Array
@@ -46,7 +46,7 @@ def draw_atari(series: Sequence[Series]) -> dict[str, Figure]:
 
 def _median_figure(games: Games) -> Figure:
     figure, (left, middle, right) = new_figure(9.5, 2.9, 1, 3, width_ratios=[3, 2, 2])
-    learning_curves(left, game_curves(games), score="median human-normalised score")
+    learning_curves(left, game_curves(games, games.curves, games.steps), score="median human-normalised score")
     colours, labels = eta_colours(games.etas), [eta_label(eta) for eta in games.etas]
     baseline = games.etas.index(0.0) if 0.0 in games.etas else None
     for ax, name, scores, statistic in (

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from bsrs.config.training import TrainingConfig
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, eta_label, new_figure
-from bsrs.reproduce.claims import SEED, Claim, Scope, Value, area, final, gain, judged, means, too_small
+from bsrs.reproduce.claims import SEED, Claim, Scope, Value, area, final, gain, judged, means, stacked, too_small
 from bsrs.stats import Comparison, Interval, Verdict, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
@@ -174,8 +174,7 @@ def draw_auto(series: Sequence[Series]) -> dict[str, Figure]:
         for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
             scores = normalised(settings, value)
             each = [bootstrap(mean, score, seed=SEED) for score in scores.values()]
-            ends = (np.array([getattr(one, end) for one in each]) for end in ("estimate", "low", "high"))
-            _dots(axes[0, -1], list(scores), Interval(*ends), measure, marker)
+            _dots(axes[0, -1], list(scores), stacked(each), measure, marker)
     axes[0, -1].set_title("over all envs", loc="left")
     axes[0, -1].set_xlabel("gain over plain, in units of\nthe range of constants")
     axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))

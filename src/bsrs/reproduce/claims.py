@@ -241,5 +241,9 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
 
 def means(series: Sequence[Series], value: Value) -> Interval:
     """The mean of each series with its interval: (series,)."""
-    each = [bootstrap(mean, value(one)[:, None], seed=SEED) for one in series]
-    return Interval(*(np.array([getattr(one, end) for one in each]) for end in ("estimate", "low", "high")))
+    return stacked([bootstrap(mean, value(one)[:, None], seed=SEED) for one in series])
+
+
+def stacked(intervals: Sequence[Interval]) -> Interval:
+    """Several intervals as one, with them along its axis."""
+    return Interval(*(np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")))

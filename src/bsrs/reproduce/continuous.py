@@ -83,16 +83,6 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     ]
 
 
-def draw_mujoco(series: Sequence[Series]) -> dict[str, Figure]:
-    """A panel for each env."""
-    envs = sorted({each.env for each in series})
-    figure, axes = new_figure(3.9 * len(envs), 2.9, 1, len(envs), squeeze=False)
-    for ax, env in zip(axes[0], envs, strict=True):
-        learning_curves(ax, curves(constant_etas([each for each in series if each.env == env])), score="score")
-        ax.set_title(env, loc="left")
-    return {"mujoco": figure}
-
-
 def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Hopper slightly better with a tuned eta; Humanoid not significantly."""
 

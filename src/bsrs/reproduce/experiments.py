@@ -19,7 +19,6 @@ from bsrs.reproduce.atari import draw_atari, judge_atari
 from bsrs.reproduce.auto_eta import auto_table, draw_auto, is_wanted, judge_auto
 from bsrs.reproduce.claims import Claim, Scope, corrected, write_claims
 from bsrs.reproduce.continuous import (
-    draw_mujoco,
     draw_pendulum,
     draw_variants,
     judge_mujoco,
@@ -99,7 +98,7 @@ TWO_GAMES = {"env": ("PongNoFrameskip-v4", "RoadRunnerNoFrameskip-v4"), "eta": (
 EXPERIMENTS: dict[str, Experiment] = {
     "atari": Experiment("paper-atari", draw_atari, judge_atari, cluster=True, smoke=TWO_GAMES),
     "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
-    "mujoco": Experiment("paper-mujoco", draw_mujoco, judge_mujoco, cluster=True),
+    "mujoco": Experiment("paper-mujoco", partial(draw_variants, "mujoco"), judge_mujoco, cluster=True),
     "target-ablation": Experiment(
         "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
     ),
