@@ -175,36 +175,24 @@ class Shaper:
         self._one_potential = all(p is first or type(p) is type(first) is Bootstrapped for p in self._potentials)
         self._memories = [scale.init() for scale in self._scales]
         self._batches = [0] * len(self._scales)
-        self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
+        self.learns = any(scale.update_every or scale.reviews_returns for scale in self._scales)
+        """Whether any member's scale learns."""
+        self.mixes = [scale.mixes for scale in self._scales]
+        """Which members' scales say how much of V(s') is the online network's."""
+        self.reviews_returns = [scale.reviews_returns for scale in self._scales]
+        """Which members' scales want to see recent returns."""
+        self.needs_value = self.learns or any(not isinstance(p, (Static, RandomDynamic)) for p in self._potentials)
+        """Whether anything depends on the agent's estimate, or its networks can be left alone."""
         self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
+        self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
         self._stacked: dict[str, tuple[list[Array], Array]] = {}  # members' numbers, and the array made of them last
         self._last: Array = None  # eta of the last batch, where it depends on the state
-
-    @property
-    def learns(self) -> bool:
-        """Whether any member's scale learns."""
-        return any(scale.update_every or scale.reviews_returns for scale in self._scales)
-
-    @property
-    def mixes(self) -> list[bool]:
-        """Which members' scales say how much of V(s') is the online network's."""
-        return [scale.mixes for scale in self._scales]
-
-    @property
-    def reviews_returns(self) -> list[bool]:
-        """Which members' scales want to see recent returns."""
-        return [scale.reviews_returns for scale in self._scales]
-
-    @property
-    def needs_value(self) -> bool:
-        """Whether anything depends on the agent's estimate, or its networks can be left alone."""
-        return self.learns or any(not isinstance(part, (Static, RandomDynamic)) for part in self._potentials)
 
     def is_active(self, step: int) -> bool:
         """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
         if self.depends_on_state or self.learns:
             return True
-        return any(_nonzero(eta) for eta in self._etas(step))
+        return any(bool(eta) if isinstance(eta, (int, float)) else (eta != 0).any() for eta in self._etas(step))
 
     def __call__(
         self,
@@ -308,10 +296,6 @@ class Shaper:
     def load_state(self, state: dict[str, Any], member: int = 0) -> None:
         """Continue from where `state` was taken."""
         self._memories[member], self._batches[member] = dict(state["memory"]), int(state["batches"])
-
-
-def _nonzero(eta: Array) -> bool:
-    return bool(eta != 0) if isinstance(eta, (int, float)) else bool((eta != 0).any())
 
 
 def _stack(arrays: Sequence[Array]) -> Array:

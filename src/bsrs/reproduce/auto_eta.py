@@ -66,7 +66,9 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
     columns: dict[str, list[Array]] = {name: [] for name in complete}
     for env in envs:
         scores = {name: _of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
-        constants = [float(each.mean()) for name, each in scores.items() if _is_constant(complete[name][env])]
+        constants = [
+            float(each.mean()) for name, each in scores.items() if not isinstance(complete[name][env].eta, str)
+        ]
         unit = max(constants) - min(constants) or 1.0
         for name, each in scores.items():
             columns[name].append((each - scores["plain"].mean()) / unit)
@@ -75,10 +77,6 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
 
 def _of_seeds(series: Series, seeds: Sequence[int], value: Value) -> Array:
     return value(series)[[series.seeds.index(seed) for seed in seeds]]
-
-
-def _is_constant(series: Series) -> bool:
-    return not isinstance(series.eta, str)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
             effect = gain(*pair, value)
             if effect is not None:
                 text, shown = f"{env}: eta = auto is not worse than plain, {measure}", f"{effect.mean:+.4g}"
-                claims.append(about(text, shown, effect, "does not hold" if _is_below(effect) else "holds"))
+                claims.append(about(text, shown, effect, "does not hold" if effect.high < 0 else "holds"))
         best, effect = against_best(settings, value)
         close: Verdict = "holds" if effect.mean >= -MARGIN else "inconclusive"
         claims.append(
@@ -109,7 +107,7 @@ def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
                 f"On average over envs eta = auto is as good as the best single constant, {measure}",
                 f"{effect.mean:+.2f} of the range of constants, against {best}",
                 effect,
-                "does not hold" if _is_below(effect) else close,
+                "does not hold" if effect.high < 0 else close,
             )
         )
     return claims
@@ -120,10 +118,6 @@ def against_best(settings: Settings, value: Value) -> tuple[str, Comparison]:
     scores = {name: score.mean(axis=1) for name, score in normalised(settings, value).items()}  # (seeds,)
     best = max((name for name in scores if "auto" not in name), key=lambda name: float(scores[name].mean()))
     return best, paired_difference(scores["auto"], scores[best], seed=SEED)
-
-
-def _is_below(effect: Comparison) -> bool:
-    return effect.high < 0
 
 
 def _claim(text: str, shown: str, effect: Comparison, verdict: Verdict, *, too_small: str, command: str) -> Claim:

@@ -192,9 +192,6 @@ class _Ledger:
         self._plain_steps = 0
         self._at_least = 0  # applications that plain iteration needs at least
 
-    def count(self) -> None:
-        self.applications += 1
-
     def count_plain(self, point: Point) -> None:
         """One more step of plain iteration from the start has been made, and this is its point."""
         self._plain_steps += 1
@@ -203,14 +200,12 @@ class _Ledger:
 
     def may_risk_one(self, residual: float) -> bool:
         """Whether an application may be lost, if plain iteration from this residual, or from the start, can follow."""
-        return self.covers(residual, 1) or self._beside_plain(1)
+        beside_plain = self.applications - self._plain_steps + 1 <= SHARE * self._plain_steps + ALLOWANCE
+        return self.covers(residual, 1) or beside_plain
 
     def covers(self, residual: float, lost: int = 0) -> bool:
         """Whether plain iteration from this residual ends in time, even with some more applications lost."""
         return self.applications + lost + self._steps_from(residual) <= (1 + SHARE) * self._at_least + ALLOWANCE
-
-    def _beside_plain(self, lost: int) -> bool:
-        return self.applications - self._plain_steps + lost <= SHARE * self._plain_steps + ALLOWANCE
 
     def _steps_from(self, residual: float) -> int:
         """The least n with gamma^n residual < tol."""
@@ -230,7 +225,7 @@ class _Run:
         self._refused = 0  # proposals in a row
         self._wait = 0  # plain steps before the next proposal
         self._plain = self.best = self._accepted(self._evaluate(start, None))
-        self._after_plain_step()
+        self.ledger.count_plain(self._plain.point)
 
     def step(self) -> None:
         """One application of the operator: of a proposal, if there is one that may be tried, or a plain one."""
@@ -242,7 +237,7 @@ class _Run:
         else:
             leads = self.best is self._plain
             self._plain = self._plain_step(self._plain)
-            self._after_plain_step()
+            self.ledger.count_plain(self._plain.point)
             if leads or self._plain.point.residual <= self.best.point.residual:
                 self.best = self._accepted(self._plain)
 
@@ -268,11 +263,8 @@ class _Run:
         self._wait -= 1
         return self._evaluate(spot.point.image, (0.0, spot.trail))
 
-    def _after_plain_step(self) -> None:
-        self.ledger.count_plain(self._plain.point)
-
     def _evaluate(self, value: Floats, trail: Trail) -> _Spot:
-        self.ledger.count()
+        self.ledger.applications += 1
         point = self._backup(value)
         self.residuals.append(point.residual)
         return _Spot(point, trail)

@@ -101,16 +101,11 @@ class GridMap:
         """(S,) what an action in each state earns."""
         return np.array([REWARDS.get(letter, 0.0) for letter in self.cells[self.is_state]])
 
-    def positions(self) -> tuple[Ints, Ints]:
-        """Row and column of every state."""
-        rows, columns = np.nonzero(self.is_state)
-        return rows, columns
-
     def neighbours(self) -> Ints:
         """(S, 4) the state that each move leads to; a wall or the edge leaves the state as it is."""
         numbers = np.full(self.cells.shape, -1, dtype=np.int32)
         numbers[self.is_state] = np.arange(self.n_states, dtype=np.int32)
-        rows, columns = self.positions()
+        rows, columns = np.nonzero(self.is_state)
         here = numbers[rows, columns]
         targets = np.empty((self.n_states, len(MOVES)), dtype=np.int32)
         for move, (down, right) in enumerate(MOVES):
