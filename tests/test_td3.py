@@ -19,10 +19,11 @@ from bsrs.agents.actor_critic import q_values
 from bsrs.agents.replay import Batch
 from bsrs.config.agents import TD3Config
 from bsrs.config.algorithms import config_type, preset
+from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, EnvFault
 from bsrs.learners import SAC, TD3
-from bsrs.run import Records, RunOptions, make_agent, run
+from bsrs.run import Records, make_agent, run
 from bsrs.shaping import PerState, Shaping, Static
 from bsrs.train import Loop
 

@@ -14,11 +14,10 @@ from bsrs.agents.agent import Agent, State
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
-from bsrs.envs.defaults import default_preset, spec_of
+from bsrs.envs.defaults import spec_of
 from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
-from bsrs.store.read import folder_name
 from bsrs.store.run import Run
 from bsrs.train import Loop, Outcome, Progress
 
@@ -107,6 +106,3 @@ class Records:
 
     def save(self, state: State) -> None:
         """Not kept."""
-
-
-__all__ = ["Records", "RunOptions", "default_preset", "folder_name", "make_agent", "run"]

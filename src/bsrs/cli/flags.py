@@ -34,7 +34,8 @@ def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
         if re.fullmatch(r"--[a-z][\w-]*", flag) and flag not in flags and not flag.startswith(("--help", "--tyro-")):
-            raise _unknown_flag(flag, flags, prog)
+            near = difflib.get_close_matches(flag, flags, n=1, cutoff=0.6)
+            raise BadInput(f"unknown flag {flag}: {f'did you mean {near[0]}?' if near else f'{prog} --help lists all'}")
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -70,12 +71,6 @@ def _choices(hint: Any) -> tuple[str, ...]:
         return tuple(map(str, typing.get_args(hint)))
     inner = (hint.__origin__,) if hasattr(hint, "__metadata__") else typing.get_args(hint)
     return tuple(word for part in inner for word in _choices(part))
-
-
-def _unknown_flag(flag: str, flags: dict[str, Any], prog: str) -> BadInput:
-    near = difflib.get_close_matches(flag, flags, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"{prog} --help lists all"
-    return BadInput(f"unknown flag {flag}: {hint}")
 
 
 def _sentence(box: str) -> str:

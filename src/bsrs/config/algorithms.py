@@ -63,7 +63,8 @@ class Algorithm:
     def make_agent(self, configs: Iterable[TrainingConfig], *arguments: Any, **options: Any) -> Any:
         """An agent with a member for each config."""
         configs = list(configs)
-        different = {name for config in configs for name in _differences(config, configs[0])} - self.member_fields
+        values = [dataclasses.asdict(config) for config in configs]
+        different = {name for each in values for name in each if each[name] != values[0].get(name)} - self.member_fields
         if different:
             *most, last = sorted(self.member_fields)
             allowed = f"{', '.join(most)} and {last}"
@@ -237,10 +238,6 @@ def import_from_here(name: str, purpose: str) -> ModuleType:
             raise BadInput(f"the module {name!r} {purpose} cannot be imported: {error}") from None
         where = f"neither installed nor in this folder, {os.getcwd()}"
         raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
-
-
-def _differences(one: TrainingConfig, other: TrainingConfig) -> list[str]:
-    return [f.name for f in dataclasses.fields(one) if getattr(one, f.name) != getattr(other, f.name, None)]
 
 
 def _first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:

@@ -91,21 +91,10 @@ def _runs(study: Study) -> list[dict[str, Any]]:
 
 
 def _run(run: RunRecord, folder: str) -> dict[str, Any]:
-    config = to_dict(run.config)
-    return {
-        "folder": folder,
-        "env": run.config.env,
-        "algorithm": run.config.algorithm,
-        "eta": run.config.eta,
-        "seed": run.config.seed,
-        "step": run.step,
-        "steps": run.config.steps,
-        "score": run.score,
-        "outcome": run.outcome,
-        "reason": run.reason,
-        "seconds": run.seconds,
-        "config": {name: value for name, value in config.items() if name not in ("env", "eta", "seed")},
-    }
+    settings = {"algorithm": run.config.algorithm, **to_dict(run.config)}
+    shown = {name: settings.pop(name) for name in ("env", "algorithm", "eta", "seed")}
+    course = {name: getattr(run, name) for name in ("step", "score", "outcome", "reason", "seconds")}
+    return {"folder": folder, **shown, **course, "steps": run.config.steps, "config": settings}
 
 
 def _figure(path: Path) -> dict[str, Any]:

@@ -197,27 +197,29 @@ def _together(claims: Sequence[Claim]) -> list[Claim]:
     return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
 
 
+def _claim(text: str, shown: str, scores: tuple[Array, Array], runs: Sequence[Series], scope: Scope) -> Claim:
+    """That the first scores are above the second, seed by seed."""
+    small = too_small(runs, scope)
+    effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
+    return judged(text, effect, shown, too_small=small, command=(small and scope.command) or seeds_needed(*scores))
+
+
 def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
     text = f"{env}: BSRS beats {what}"
     if "BSRS" not in own or cell not in own:
         return judged(text, None, "", too_small="", command=scope.command)
-    first, second = own["BSRS"], own[cell]
-    scores = on_shared_seeds(area, first, second)
-    effect = gain(first, second, area)
-    shown = f"{scores[0].mean():.4g} against {scores[1].mean():.4g} over training"
-    small = too_small([first, second], scope)
-    return judged(text, effect, shown, too_small=small, command=(small and scope.command) or seeds_needed(*scores))
+    ours, theirs = on_shared_seeds(area, own["BSRS"], own[cell])
+    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training"
+    return _claim(text, shown, (ours, theirs), [own["BSRS"], own[cell]], scope)
 
 
 def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
     words = {"c": "the scaled reward", "a": "advantage learning", "b": "the mixed bootstrap"}
-    small = too_small(list(own.values()), scope)
     found = []
     for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
         text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
-        settle = (small and scope.command) or seeds_needed(values, np.zeros(len(values)))
         shown = f"{values.mean():+.4g} over training"
-        found.append(judged(text, against_nothing(values), shown, too_small=small, command=settle))
+        found.append(_claim(text, shown, (values, np.zeros(len(values))), list(own.values()), scope))
     return found
 
 
@@ -230,11 +232,9 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
     used = ["plain", *shaped, *plain]
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
     ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
-    small = too_small([own[cell] for cell in (*shaped, *plain)], scope)
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each beside eta = 0"
-    effect = paired_difference(ours, theirs, seed=SEED)
-    settle = (small and scope.command) or seeds_needed(ours, theirs)
-    return [judged(f"{env}: tuned BSRS beats tuned plain learning", effect, shown, too_small=small, command=settle)]
+    runs = [own[cell] for cell in (*shaped, *plain)]
+    return [_claim(f"{env}: tuned BSRS beats tuned plain learning", shown, (ours, theirs), runs, scope)]
 
 
 def held_out(scores: Array) -> Array:

@@ -239,7 +239,8 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
     if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
         raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
     for name, value in record.items():
-        if not all(map(is_plain, value if isinstance(value, list) else [value])):
+        parts = value if isinstance(value, list) else [value]
+        if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
             raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
     if record["kind"] == "eval" and not is_number(record.get("score")):
         raise Damaged(f"{where} is damaged: expected an evaluation with a score")
@@ -254,10 +255,6 @@ def is_count(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether it is a number that arrays can hold, or None: one that was not finite when it was written."""
     return value is None or type(value) is float or (type(value) is int and abs(value) < 2**63)
-
-
-def is_plain(value: Any) -> bool:
-    return is_number(value) or isinstance(value, (str, bool))
 
 
 def parse_json(raw: bytes, where: str) -> Any:

@@ -16,7 +16,7 @@ from scipy.sparse.linalg import eigs
 
 from bsrs.errors import BadInput
 from bsrs.rng import stream
-from bsrs.tabular.adaptive import Complexes, best_relaxation, largest_relaxation
+from bsrs.tabular.adaptive import Complexes, largest_relaxation
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import state_value
 from bsrs.tabular.solve import solve, solve_many
@@ -84,20 +84,6 @@ def _block_spectrum(block: sparse.csr_array) -> Complexes:
 def spectral_limit(chain: sparse.csr_array, gamma: float) -> float:
     """The largest eta for which the iteration is stable near the fixed point: |1 - omega mu| < 1 for every mu."""
     return largest_relaxation(1.0 - check_gamma(gamma) * spectrum(chain)) - 1.0
-
-
-@dataclass(frozen=True)
-class BestEta:
-    """The constant eta that shrinks errors fastest in the end, and the factor by which it does per step."""
-
-    eta: float
-    rate: float
-
-
-def best_eta(chain: sparse.csr_array, gamma: float) -> BestEta:
-    """Minimise max |1 - omega mu| over omega."""
-    omega, rate = best_relaxation(1.0 - check_gamma(gamma) * spectrum(chain))
-    return BestEta(omega - 1.0, rate)
 
 
 @dataclass(frozen=True)
