@@ -5,18 +5,21 @@ Nothing is trained.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.style import eta_label, project_style
-from bsrs.reproduce.claims import Claim, area, final, gain, means
+from bsrs.reproduce.claims import SEED, Claim, area, final, gain, means
 from bsrs.reproduce.continuous import draw_variants
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.stats import Interval
+from bsrs.stats import Interval, bootstrap, mean, paired_difference
+from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
@@ -38,7 +41,7 @@ OWN_PAGES = ("anatomy", "auto-eta")
 
 def main() -> None:
     claims = claims_table([*judge_theory(), *experiment_claims()])
-    fill(README, {"claims": claims, "recommendations": recommendations(), "runs": runs_table()})
+    fill(README, {"claims": claims, "recommendations": recommendations(), "runs": runs_table(), "ppo": ppo_table()})
     for folder in OWN_PAGES:
         experiment, found = EXPERIMENTS[folder], records(folder)
         table = experiment.table(found) if experiment.table else []
@@ -105,6 +108,24 @@ def runs_table() -> Iterator[str]:
                 words(means([each], final)),
             ]
             yield f"| {' | '.join(cells)} |"
+
+
+def ppo_table() -> Iterator[str]:
+    """Of the runs that ppo/train.py leaves: SB3's own training loop has no records of ours."""
+    runs = [json.loads(path.read_text()) for path in sorted((HERE / "ppo" / "runs").glob("*.json"))]
+    scores: dict[float, dict[int, Array]] = {}
+    for run in runs:
+        scores.setdefault(run["eta"], {})[run["seed"]] = np.mean(run["scores"], axis=1)
+    yield "| eta | seeds | mean over training | against eta = 0 | p | score at the end |"
+    yield "|---|---|---|---|---|---|"
+    for eta, own in sorted(scores.items()):
+        seeds = sorted(own)
+        curves = np.stack([own[seed] for seed in seeds])
+        over, zero = curves.mean(axis=1), np.array([scores[0.0][seed].mean() for seed in seeds])
+        effect = paired_difference(over, zero, seed=SEED) if eta else None
+        shown = [words(bootstrap(mean, each[:, None], seed=SEED)) for each in (over, curves[:, -2:].mean(axis=1))]
+        against = f"{effect} | {effect.p:.2g}" if effect else " | "
+        yield f"| {eta:g} | {len(seeds)} | {shown[0]} | {against} | {shown[1]} |"
 
 
 def words(score: Interval) -> str:
