@@ -127,6 +127,7 @@ def _print_summary(found: Sequence[RunStatus], arguments: RunsArguments) -> None
 
 
 # --------------------------------------------------------------------------------------------------------------
+# Answers.
 
 
 def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None:
@@ -187,6 +188,7 @@ def report(
 
 
 # --------------------------------------------------------------------------------------------------------------
+# Trained agents.
 
 
 @dataclass(frozen=True)

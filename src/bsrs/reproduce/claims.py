@@ -1,17 +1,4 @@
-"""What the paper says, what was seen, and whether that settles it.
-
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-
-from bsrs.stats import Comparison, Interval, Verdict, holm
-from bsrs.stats.comparison import LEVEL
-
-
-@dataclass(frozen=True)
-class Claim:
-    One row of the table."""
+"""What the paper says, what was seen, and whether that settles it; and from series to the effects that say so."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +26,11 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
 from bsrs.stats.records import Series
 from bsrs.stats.summary import on_shared_seeds
+
+SEED = 0
+BAND_DRAWS = 400
+
+Value = Callable[[Series], Array]  # a number for each run: (runs,)
 
 
 @dataclass(frozen=True)
@@ -125,10 +117,8 @@ def print_claims(title: str, claims: Sequence[Claim]) -> None:
     Console().print(table)
 
 
-SEED = 0
-BAND_DRAWS = 400
-
-Value = Callable[[Series], Array]  # a number for each run: (runs,)
+# --------------------------------------------------------------------------------------------------------------
+# Effects: what the claims of all experiments are judged by.
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,10 @@ def _words(effect: Comparison | None) -> str:
     return f"{effect.mean:+.4g} in the mean score over training" if effect else ""
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Two ways to do the same, at the same eta.
+
+
 def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     """A panel for each env: full lines for the first variant, dashed for the second."""
     envs = sorted({each.env for each in series})

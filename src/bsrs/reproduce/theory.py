@@ -9,10 +9,10 @@ from bsrs.reproduce.claims import Claim, between, interval_text
 from bsrs.rng import stream
 from bsrs.shaping import Shaping
 from bsrs.stats import Verdict, bootstrap, mean
-from bsrs.tabular import MDP, shaped_bellman, solve, solve_many, state_value
+from bsrs.tabular import MDP, shaped_bellman, solve, state_value
 from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.learning import Transition, action_target, learn_value
-from bsrs.tabular.theory import contraction_factor, fixed_point, proven_range, random_inits
+from bsrs.tabular.theory import contraction_factor, count_steps, fixed_point, proven_range
 
 TABLES = 50
 EXACT = 1e-8
@@ -129,9 +129,7 @@ def _sarsa0() -> list[Claim]:
 def _fewer_steps() -> list[Claim]:
     """The paper's grid: applications of the operator to a residual of 1e-6, over 20 initialisations."""
     mdp, gamma, etas = named_mdp("paper"), 0.8, np.round(np.arange(0, 0.36, 0.01), 2)
-    inits = random_inits(mdp, range(20))
-    batch = solve_many(mdp, gamma, eta=np.repeat(etas, 20), init=np.tile(inits, (len(etas), 1, 1)), max_steps=5_000)
-    steps = batch.applications.reshape(len(etas), 20).astype(float)
+    steps = count_steps(mdp, gamma, etas, seeds=range(20), max_steps=5_000)[0].astype(float)
     best = int(steps.mean(axis=1).argmin())
     saved = bootstrap(lambda a, b: 1 - mean(a) / mean(b), steps[best][:, None], steps[0][:, None], seed=0)
     bound = proven_range(gamma)[1]

@@ -1,7 +1,8 @@
 """The one reader of run folders, whoever wrote them and whether or not they have ended. A bad one is `Damaged`.
 
 When a run ends, its result seals it: size and checksum of its other files, and of itself. Runs of older versions have
-no seal and are read without; model and timing may be missing from any, for many do not keep them."""
+no seal and are read without; model and timing may be missing from any, for many do not keep them.
+"""
 
 from __future__ import annotations
 

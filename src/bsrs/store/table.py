@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Enough for the last lines of a file of records.
 _TAIL = 4096
+_OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,8 @@ def _eta_text(eta: float | str) -> str:
         return str(eta)
 
 
-_OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
+# --------------------------------------------------------------------------------------------------------------
+# For pandas and DuckDB.
 
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":

@@ -1,10 +1,9 @@
 """The plain Bellman operator on value functions, by SciPy for small tables and by the fused kernels for large ones."""
 
-from __future__ import annotations
-
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -13,9 +12,6 @@ from bsrs.errors import BadInput
 from bsrs.tabular.layouts import require
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import expected_next, greedy_policy, state_value
-
-if TYPE_CHECKING:
-    from bsrs.tabular.kernels import Table
 
 # From this many transitions on a step is worth two threads; below, `small` makes the whole solve one compiled call.
 LARGE = 200_000
@@ -53,18 +49,18 @@ class Backup:
         self, mdp: MDP, gamma: float, *, temperature: float = 0.0, dtype: Any = np.float64, threads: int | None = None
     ) -> None:
         self.mdp, self.gamma, self.temperature = mdp, check_gamma(gamma), temperature
-        self.dtype, self._threads = np.dtype(dtype), threads
-        self.is_large = temperature == 0.0 and is_large(mdp)
+        self.dtype = np.dtype(dtype)
+        self.kernels: Any = None
+        if temperature == 0.0 and is_large(mdp):
+            self.kernels = importlib.import_module("bsrs.tabular.kernels")  # here, because numba takes its time
+            self.kernels.set_threads(threads)
         # Anderson's method keeps most: six points of three value functions each, and as much in passing.
         require(36 * mdp.n_states * self.dtype.itemsize + 2 * mdp.rewards.nbytes, f"solving {mdp.n_states:,} states")
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> Any:
         """The MDP as the kernels want it."""
-        from bsrs.tabular import kernels
-
-        kernels.set_threads(self._threads)
-        return kernels.compact(self.mdp, self.dtype)
+        return self.kernels.compact(self.mdp, self.dtype)
 
     def __call__(self, value: Floats) -> Point:
         image = np.empty_like(value)
@@ -74,10 +70,9 @@ class Backup:
         self, value: Floats, out: Floats, *, omega: float = 1.0, policy: Ints | None = None
     ) -> tuple[float, float]:
         """out = value + omega (B value - value); the range of B value - value. Greedy actions go to `policy`."""
-        if self.is_large:
-            from bsrs.tabular import kernels
-
-            return kernels.back_up(self.table, self.gamma, value, out, omega=omega, policy=policy)
+        if self.kernels:
+            low, high = self.kernels.back_up(self.table, self.gamma, value, out, omega=omega, policy=policy)
+            return low, high
         q = self.q(value)
         if policy is not None:
             policy[:] = greedy_policy(q)
@@ -85,11 +80,9 @@ class Backup:
 
     def q(self, value: Floats) -> Floats:
         """(S, A) r + gamma E value(s')."""
-        if self.is_large:
-            from bsrs.tabular import kernels
-
+        if self.kernels:
             q = np.empty(self.mdp.rewards.shape, dtype=self.dtype)
-            kernels.action_values(self.table, self.gamma, value, q)
+            self.kernels.action_values(self.table, self.gamma, value, q)
             return q
         return np.asarray(self.mdp.rewards + self.gamma * expected_next(self.mdp, value), dtype=self.dtype)
 
@@ -107,16 +100,14 @@ class Chain:
         if backup.temperature != 0.0:
             raise BadInput("policy iteration takes the hard maximum; expected temperature 0")
         self._backup = backup
-        self._table: Table | None = None
+        self._table: Any = None
         self._matrix: sparse.csr_array | None = None
         self._rewards: Floats = np.empty(0)
 
     def follow(self, policy: Ints) -> None:
         """From now on this policy."""
-        if self._backup.is_large:
-            from bsrs.tabular import kernels
-
-            self._table = kernels.restrict(self._backup.table, policy, self._table)
+        if self._backup.kernels:
+            self._table = self._backup.kernels.restrict(self._backup.table, policy, self._table)
         else:
             mdp = self._backup.mdp
             self._matrix = mdp.chain(policy)
@@ -125,9 +116,8 @@ class Chain:
     def apply(self, value: Floats, out: Floats, *, omega: float = 1.0) -> tuple[float, float]:
         """out = value + omega (T value - value); the range of T value - value."""
         if self._table is not None:
-            from bsrs.tabular import kernels
-
-            return kernels.back_up(self._table, self._backup.gamma, value, out, omega=omega)
+            low, high = self._backup.kernels.back_up(self._table, self._backup.gamma, value, out, omega=omega)
+            return low, high
         assert self._matrix is not None, "follow a policy first"
         return _relax(value, self._rewards + self._backup.gamma * (self._matrix @ value), omega, out)
 

@@ -108,6 +108,9 @@ def _product_sums(transitions: Any, rewards: Any) -> Floats:
     return np.asarray((transitions * _dense(rewards)).sum(axis=1))
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Refusing what cannot fit: a table's size is known before any of it is allocated.
+
 # What the table itself may take of the free memory; the rest is for what the system and other programs need.
 USABLE = 0.9
 
