@@ -435,13 +435,13 @@ def test_the_encoder_follows_the_critics_gradient():
     obs = torch.from_numpy(rng.integers(0, 256, (1, 16, 3, 24, 24), dtype=np.uint8))
     action, grad_q = torch.rand(1, 16, 2), torch.rand(2, 16, 1)
     parameters = list(agent.encoder.network.parameters())
-    loss = (q_tape(agent.critics.layers, agent.encoder.features(obs), action).output * grad_q).sum()
+    loss = (q_tape(agent.critics, agent.encoder.features(obs), action).output * grad_q).sum()
     expected = torch.autograd.grad(loss, parameters)
     found: list[torch.Tensor] = []
     batch = agent.encoder.encode(Batch(obs, action, None, obs, None))
     agent._stacks["encoder"].adam.descend = found.extend
     with torch.inference_mode():
-        agent.encoder.learn(q_tape(agent.critics.layers, batch.obs, action), grad_q, agent._stacks)
+        agent.encoder.learn(q_tape(agent.critics, batch.obs, action), grad_q, agent._stacks)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -10,7 +10,7 @@ from torch import nn
 
 from bsrs.agents.adam import Adam
 from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP, mlp
+from bsrs.agents.networks import StackedMLP
 from bsrs.agents.stack import Stack
 
 
@@ -36,15 +36,22 @@ def double_precision() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
+LARGE = (200, 180)
+
+
 @pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("outputs", [1, 4, 20])
+@pytest.mark.parametrize(("hidden", "outputs"), [((16, 8), 1), ((16, 8), 4), ((16, 8), 20), (LARGE, 1), (LARGE, 3)])
+@pytest.mark.parametrize("joined", [False, True])
 @torch.no_grad()
-def test_values_and_gradients_are_those_of_ordinary_networks(members: int, outputs: int) -> None:
-    """In 32 bits, against `torch.nn` layers and autograd."""
-    stack = StackedMLP((5, 16, 8, outputs), generators(*range(members)))
-    x = torch.randn(members, 7, 5, generator=generators(9)[0])
-    grad_output = torch.randn(members, 7, outputs, generator=generators(8)[0]) / 7  # as the mean over a batch makes it
-    tape = stack.record(x)
+def test_values_and_gradients_are_those_of_ordinary_networks(
+    members: int, hidden: tuple[int, int], outputs: int, joined: bool
+) -> None:
+    """In 32 bits, against `torch.nn` layers and autograd; also where the pass has other rows behind these."""
+    stack = StackedMLP((5, *hidden, outputs), generators(*range(members)))
+    rows = 7 if hidden != LARGE else 256  # so many that a layer and its ReLU are one operation
+    x = torch.randn(members, rows, 5, generator=generators(9)[0])
+    grad_output = torch.randn(members, rows, outputs, generator=generators(8)[0]) / rows  # as a mean makes it
+    tape = stack.record(torch.cat((x, x + 1), dim=1)).first(rows) if joined else stack.record(x)
     grad_input, (numbers,) = tape.input_gradient(grad_output), tape.gradients(grad_output)
     gradients = list(by_name(stack, numbers).values())
     for member in range(members):
@@ -53,7 +60,7 @@ def test_values_and_gradients_are_those_of_ordinary_networks(members: int, outpu
             x_one = x[member].clone().requires_grad_()
             y_one = network(x_one)
         expected_input, *expected = torch.autograd.grad(y_one, [x_one, *network.parameters()], grad_output[member])
-        torch.testing.assert_close(tape.output[member], y_one)
+        torch.testing.assert_close(tape.output[member], y_one, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(grad_input[member], expected_input, atol=1e-6, rtol=0)
         for i, of_linear in enumerate(expected):
             ours = gradients[i][member].mT if i % 2 == 0 else gradients[i][member, 0]
@@ -153,7 +160,7 @@ def test_every_other_network() -> None:
     stack = StackedMLP((3, 8, 1), generators(0, 1, 2, 3))
     x = torch.randn(2, 4, 3)
     torch.testing.assert_close(
-        mlp(x, stack.rows(slice(None, None, 2))), torch.stack([ordinary(stack, i)(x[i // 2]) for i in (0, 2)])
+        stack.part(slice(None, None, 2))(x), torch.stack([ordinary(stack, i)(x[i // 2]) for i in (0, 2)])
     )
 
 

@@ -53,7 +53,7 @@ def q_of(agent: Any, member: int, obs: torch.Tensor) -> torch.Tensor:
     everyone = obs.expand(agent.members, *obs.shape)
     with torch.no_grad():
         action = torch.from_numpy(agent.actions.from_env(agent.greedy(everyone.numpy())))
-        return q_values(agent.critics.layers, everyone, action)[member]
+        return q_values(agent.critics, everyone, action)[member]
 
 
 def shape(agent: Any, batch: Batch, step: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ from bsrs.agents.agent import Array
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.encoder import Encoder
 from bsrs.agents.members import MemberTargets, Values, polyak_tau
-from bsrs.agents.networks import Layers, StackedMLP, Tape, record
+from bsrs.agents.networks import StackedMLP, Tape
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.config.agents import ActorCriticConfig
@@ -25,17 +25,12 @@ from bsrs.envs import EnvSpec, require_continuous
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
 
 
-def q_tape(critics: Layers, obs: Tensor, action: Tensor) -> Tape:
+def q_tape(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tape:
     """All critics of every member on (P, B, O) and (P, B, A): its output is (P * n, B, 1)."""
-    members, rows, _ = obs.shape
-    x = torch.cat((obs, action), dim=-1)  # (P, B, O + A)
-    n = critics[0][0].shape[0] // members
-    if n > 1:
-        x = x.unsqueeze(1).expand(-1, n, -1, -1).reshape(members * n, rows, -1)  # (P * n, B, O + A)
-    return record(x, critics)
+    return critics.record(torch.cat((obs, action), dim=-1))
 
 
-def q_values(critics: Layers, obs: Tensor, action: Tensor) -> Tensor:
+def q_values(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tensor:
     """All critics of every member: (P, B, O), (P, B, A) -> (P, n, B)."""
     members, rows, _ = obs.shape
     return q_tape(critics, obs, action).output.view(members, -1, rows)
@@ -99,13 +94,13 @@ class PolyakUpdate:
 
 
 def potentials(
-    configs: Sequence[ActorCriticConfig], networks: Networks, mean_action: Callable[[Layers, Tensor], Tensor]
+    configs: Sequence[ActorCriticConfig], networks: Networks, mean_action: Callable[[StackedMLP, Tensor], Tensor]
 ) -> list[Potential]:
     """Each member's potential."""
 
     def untrained(member: int, n: int) -> Static:
-        actor = frozen_copy(networks.actor).rows(slice(member, member + 1))
-        critics = frozen_copy(networks.critics).rows(slice(member * n, (member + 1) * n))
+        actor = frozen_copy(networks.actor).part(slice(member, member + 1))
+        critics = frozen_copy(networks.critics).part(slice(member * n, (member + 1) * n))
 
         def value(obs: Tensor) -> Tensor:
             batch = obs.reshape(1, -1, obs.shape[-1])
@@ -133,11 +128,11 @@ def policy_values(
         obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
         actions = torch.cat((action, next_action()), dim=1)  # (P, 2B, A)
     if td.asks_online:
-        here, there = min_over_critics(q_values(networks.critics.layers, obs, actions)).chunk(2, dim=-1)
+        here, there = min_over_critics(q_values(networks.critics, obs, actions)).chunk(2, dim=-1)
     elif td.asks_split:
-        here = min_over_critics(q_values(networks.critics.layers, batch.obs, action))
+        here = min_over_critics(q_values(networks.critics, batch.obs, action))
     if td.asks_target:
-        both = min_over_critics(q_values(networks.target_critics.layers, obs, actions))
+        both = min_over_critics(q_values(networks.target_critics, obs, actions))
         here_target, there_target = both.chunk(2, dim=-1)
     return Values(here, here_target, there, there_target)
 
@@ -147,7 +142,7 @@ def replayed_values(
 ) -> Values:
     """Q at the replayed action for s and at `next_action` for s', from passes that the loss needs anyway where there
     are any: `q` of the online critics (P, n, B), `next_q` of the target critics (P, B)."""
-    online, target = networks.critics.layers, networks.target_critics.layers
+    online, target = networks.critics, networks.target_critics
     return Values(
         here=min_over_critics(q),
         here_target=min_over_critics(q_values(target, batch.obs, batch.action)) if td.asks_target else None,
@@ -165,14 +160,14 @@ def ingredients(
     value: Callable[[], Tensor],
 ) -> Ingredients:
     """What comparators of any actor-critic ask for: `next_q` is the least target critic's, `value` its V(s)."""
-    target = networks.target_critics.layers
+    target = networks.target_critics
     gap = repeated = least = None
     if comparators.has("advantage", "persistent"):
         gap = min_over_critics(q_values(target, batch.obs, batch.action)) - value()
     if comparators.has("persistent"):
         repeated = min_over_critics(q_values(target, batch.next_obs, batch.action))
     if comparators.has("minto"):
-        least = torch.minimum(next_q, min_over_critics(q_values(networks.critics.layers, batch.next_obs, next_action)))
+        least = torch.minimum(next_q, min_over_critics(q_values(networks.critics, batch.next_obs, next_action)))
     return Ingredients(advantage=gap, repeated=repeated, least=least)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents.networks import Tape, Weights, mlp, record
+from bsrs.agents.networks import Products, Weights
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class StackedConv(nn.Module):
         return ConvTape(q.detach(), q, list(self.parameters()))
 
 
-class PatchConv:
+class PatchConv(Products):
     """P independent networks with one small convolution, as matrix products: (P, B, C, H, W) -> (P, B, outputs).
 
     Their weights start as those of `StackedConv` do, in the order that the products want: the inputs of the first layer
@@ -113,22 +113,15 @@ class PatchConv:
         self._patch_size = kernel**2 * obs_shape[0]
         networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
         each = [self.converted(network.state_dict()) for network in networks]
-        self.weights = Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device)
-        self.layers = self.weights.layers(self.weights.numbers)
+        super().__init__(Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device))
 
     def prepare(self, obs: Tensor) -> Tensor:
         """The patches of all images, (P, B * patches of an image, kernel * kernel * C)."""
+        if obs.ndim == 3:
+            return obs
         members, rows = obs.shape[:2]
         patches = obs.reshape(members * rows, -1).index_select(1, self._pixels)
         return patches.view(members, -1, self._patch_size)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Of observations, or of what `prepare` made of them."""
-        return mlp(self.prepare(x) if x.ndim == 5 else x, self.layers)
-
-    def record(self, x: Tensor) -> Tape:
-        """A pass, with what its gradients need."""
-        return record(self.prepare(x) if x.ndim == 5 else x, self.layers)
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in

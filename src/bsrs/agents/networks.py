@@ -1,27 +1,31 @@
-"""Multilayer perceptrons of many members as one: every layer is one batched matrix product.
+"""Multilayer perceptrons of many members as one, differentiated by hand.
 
 The leading axis holds networks that know nothing of each other: the members of a population, TD3's twin
-critics, or both. One network is the ordinary case and pays nothing for the axis.
+critics, or both. Small ones are computed together, every layer as one batched matrix product; large ones one by
+one, because on a CPU their arithmetic is the limit, and what one network needs stays in the cache.
 
-These networks are so small that recording them for automatic differentiation would cost a good part of a
-gradient step. So `record` keeps what a pass needs to be differentiated, and the `Tape` has the gradients. For the same
-reason the parameters of a network lie in one row of numbers.
+Recording them for automatic differentiation would cost a good part of a gradient step. So `record` keeps what a pass
+needs to be differentiated, and the `Tape` has the gradients. For the same reason the parameters of a network lie in
+one row of numbers.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from bsrs.agents import private_torch
 
-# The (weight, bias) of each layer: (P, in, out) and (P, 1, out).
+# The (weight, bias) of each layer: (P, in, out) and (P, 1, out), or (in, out) and (out,) of one network.
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 
 
@@ -54,76 +58,134 @@ class Weights:
 
 def mlp(x: Tensor, layers: Layers) -> Tensor:
     """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), ReLU in between."""
-    return record(x, layers).output
+    if len(x) > 1:
+        return _pass(x, layers)[-1]
+    return _pass(x[0], _of_one(layers, 0))[-1].unsqueeze(0)
 
 
-def record(x: Tensor, layers: Layers) -> Tape:
-    """`mlp`, with what its gradients need.
+def _of_one(layers: Layers, network: int) -> Layers:
+    """One network is computed without the leading axis: the plain product starts quicker than the batched one."""
+    return [(weight[network], bias[network, 0]) for weight, bias in layers]
+
+
+def _pass(x: Tensor, layers: Layers, fused: bool = False) -> list[Tensor]:
+    """What goes into each layer, and what comes out of the last.
 
     Where a layer takes more numbers than a row has, it takes several rows as one: so a convolution, which is a
     product with one row for each patch, is followed by a layer that takes all patches of an image.
     """
-    weights = [_unstacked(weight) for weight, _ in layers]
-    y, inputs = _unstacked(x), []
-    for i, (weight, (_, bias)) in enumerate(zip(weights, layers, strict=True)):
-        inputs.append(_rows_of(y, weight.shape[-2]))
-        y = _affine(inputs[i], weight, _unstacked(bias))
-        if i < len(layers) - 1:
-            y.relu_()
-    return Tape(_stacked(y), inputs, weights)
+    passed = []
+    for i, (weight, bias) in enumerate(layers, start=1):
+        x = _rows_of(x, weight.shape[-2])
+        passed.append(x)
+        x = _affine(x, weight, bias, i < len(layers), fused)
+    return [*passed, x]
 
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """One pass through P networks."""
+    """One pass through networks, or its first rows."""
 
     output: Tensor  # (P, B, out)
-    inputs: list[Tensor]
-    """What went into each layer."""
-    weights: list[Tensor]
+    _network: Products
+    _passes: list[list[Tensor]]
+
+    def first(self, rows: int) -> Tape:
+        """The pass of the first `rows` of each batch."""
+        share = self.output.shape[1] // rows
+        passes = [[x[..., : x.shape[-2] // share, :] for x in passed] for passed in self._passes]
+        return Tape(self.output[:, :rows], self._network, passes)
 
     def gradients(self, grad_output: Tensor) -> list[Tensor]:
-        """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them."""
-        end = sum((weight.shape[-2] + 1) * weight.shape[-1] for weight in self.weights)
-        numbers = grad_output.new_empty(len(grad_output), end)
-        for i, gradient in self._backward(grad_output):
-            n_in, n_out = self.weights[i].shape[-2:]
-            bias, end = numbers[:, end - n_out : end].unsqueeze(1), end - n_out
-            torch.sum(_stacked(gradient), dim=1, keepdim=True, out=bias)
-            weight, end = numbers[:, end - n_in * n_out : end].view(-1, n_in, n_out), end - n_in * n_out
-            _product_into(self.inputs[i].mT, gradient, _unstacked(weight))
-        return [numbers]
+        """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them; it is
+        written again by the next tape of these networks."""
+        gradient, into = self._network.gradient
+        for unit, i, of_output in self._backward(grad_output):
+            weight, bias = into[unit][i]
+            torch.sum(of_output, dim=-2, keepdim=bias.ndim == 3, out=bias)
+            _product_into(self._passes[unit][i].mT, of_output, weight)
+        return [gradient]
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
-        for i, gradient in self._backward(grad_output):
-            if i == 0:
-                grad_input = _product(gradient, self.weights[0].mT)
-        return _stacked(grad_input)
+        units = self._network.units
+        found = [_product(g, units[unit][0][0].mT) for unit, i, g in self._backward(grad_output) if i == 0]
+        return _stacked(found)
 
-    def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """The gradient of what each layer puts out, before its ReLU, from the last layer to the first."""
-        gradient = _unstacked(grad_output)
-        for i in reversed(range(len(self.inputs))):
-            yield i, gradient
-            if i > 0:
-                # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
-                gradient = private_torch.relu_backward_(_product(gradient, self.weights[i].mT), self.inputs[i])
-                gradient = _rows_of(gradient, self.weights[i - 1].shape[-1])
-
-
-_NARROW = 16
-"""Fewer columns than this are few."""
-
-# One network is computed without the leading axis: the plain product starts quicker than the batched one.
+    def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+        """Unit, layer, and the gradient of what it puts out, before its ReLU, from the last layer to the first."""
+        for unit, gradient in enumerate(self._network.split(grad_output)):
+            inputs, layers = self._passes[unit], self._network.units[unit]
+            for i in reversed(range(len(layers))):
+                yield unit, i, gradient
+                if i > 0:
+                    # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
+                    gradient = private_torch.relu_backward_(_product(gradient, layers[i][0].mT), inputs[i])
+                    gradient = _rows_of(gradient, layers[i - 1][0].shape[-1])
 
 
-def _unstacked(x: Tensor) -> Tensor:
-    return x.squeeze(0)
+LARGE = 1 << 15
+"""Networks with more weights are computed one by one on a CPU."""
 
 
-def _stacked(x: Tensor) -> Tensor:
-    return x if x.ndim == 3 else x.unsqueeze(0)
+class Products(ABC):
+    """P networks whose passes and gradients are matrix products. A unit is what is computed at once."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self._arrange(weights.layers(weights.numbers))
+
+    def _arrange(self, layers: Layers) -> None:
+        self.layers, self.networks = layers, len(layers[0][0])
+        size, on_cpu = sum(weight[0].numel() for weight, _ in layers), layers[0][0].device.type == "cpu"
+        self._apart = self.networks == 1 or (on_cpu and size > LARGE)
+        self._fused = on_cpu and layers[0][0].dtype == torch.float32
+        self.units = self._units(layers)
+
+    def _units(self, layers: Layers) -> list[Layers]:
+        return [_of_one(layers, network) for network in range(self.networks)] if self._apart else [layers]
+
+    def part(self, networks: slice) -> Self:
+        """Some of the networks, for passes only."""
+        part = copy.copy(self)
+        part._arrange([(weight[networks], bias[networks]) for weight, bias in self.layers])
+        return part
+
+    @functools.cached_property
+    def gradient(self) -> tuple[Tensor, list[Layers]]:
+        """Where tapes put gradients: (P, N), and the same as the layers of each unit."""
+        numbers = torch.empty_like(self.weights.numbers)
+        return numbers, self._units(self.weights.layers(numbers))
+
+    @abstractmethod
+    def prepare(self, obs: Tensor) -> Tensor:
+        """Observations (P, B, *obs) as the first layer takes them; what is prepared already stays as it is."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(P, B, ...) -> (P, B, out)"""
+        return self.record(x).output
+
+    def record(self, x: Tensor) -> Tape:
+        """A pass, with what its gradients need. Where there are n networks for every batch, each of them takes it."""
+        x = self.prepare(x)
+        n = self.networks // len(x)
+        batches = [x.repeat_interleave(n, dim=0)] if n > 1 and not self._apart else self.split(x)
+        each = zip(
+            [batch for batch in batches for _ in range(len(self.units) // len(batches))], self.units, strict=True
+        )
+        passes = [_pass(batch, layers, self._fused) for batch, layers in each]
+        return Tape(_stacked([passed[-1] for passed in passes]), self, passes)
+
+    def split(self, x: Tensor) -> Sequence[Tensor]:
+        """What each unit gets of (P, ...)."""
+        return x.unbind() if self._apart else [x]
+
+
+def _stacked(units: list[Tensor]) -> Tensor:
+    """What units put out, (P, B, ...)."""
+    if len(units) > 1:
+        return torch.stack(units)
+    return units[0] if units[0].ndim == 3 else units[0].unsqueeze(0)
 
 
 def _rows_of(x: Tensor, size: int) -> Tensor:
@@ -131,12 +193,20 @@ def _rows_of(x: Tensor, size: int) -> Tensor:
     return x if x.shape[-1] == size else x.reshape(*x.shape[:-2], -1, size)
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+_NARROW = 16
+"""Fewer columns than this are few."""
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, fused: bool) -> Tensor:
     if weight.ndim == 2:
-        return torch.addmm(bias, x, weight)
-    if weight.shape[2] < _NARROW:
-        return _product(x, weight).add_(bias)
-    return torch.baddbmm(bias, x, weight)
+        if relu and fused and len(x) * weight.numel() >= private_torch.LINEAR_RELU_PAYS:
+            return private_torch.linear_relu(x, weight, bias)
+        y = torch.addmm(bias, x, weight)
+    elif weight.shape[2] < _NARROW:
+        y = _product(x, weight).add_(bias)
+    else:
+        y = torch.baddbmm(bias, x, weight)
+    return y.relu_() if relu else y
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -145,8 +215,6 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
         return torch.mm(a, b)
     if a.shape[2] == 1:
         return a * b
-    if b.shape[2] == 1 and a.is_contiguous():
-        return torch.stack([torch.mm(a_one, b_one) for a_one, b_one in zip(a, b, strict=True)])
     if b.shape[2] < _NARROW:  # MKL's batched product is several times quicker at few rows than at few columns
         return torch.bmm(b.mT.contiguous(), a.mT).mT.contiguous()
     return torch.bmm(a, b)
@@ -162,7 +230,7 @@ def _product_into(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.bmm(a, b, out=out)
 
 
-class StackedMLP:
+class StackedMLP(Products):
     """P independent multilayer perceptrons, (P, B, sizes[0]) -> (P, B, sizes[-1]).
 
     Member `p` is drawn from `generators[p]` alone, so its weights do not depend on its company; the
@@ -176,23 +244,10 @@ class StackedMLP:
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             named[f"weight_{i}"] = _uniform((fan_in, fan_out), fan_in, generators)
             named[f"bias_{i}"] = _uniform((1, fan_out), fan_in, generators)
-        self.weights = Weights(named, device)
-        self.layers = self.weights.layers(self.weights.numbers)
+        super().__init__(Weights(named, device))
 
     def prepare(self, obs: Tensor) -> Tensor:
-        """Observations as the network takes them: these networks take them as they are."""
         return obs
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return mlp(x, self.layers)
-
-    def record(self, x: Tensor) -> Tape:
-        """A pass, with what its gradients need."""
-        return record(x, self.layers)
-
-    def rows(self, rows: slice) -> Layers:
-        """Some of the networks of the stack."""
-        return [(weight[rows], bias[rows]) for weight, bias in self.layers]
 
     def copy_from(self, member: int, linears: Sequence[nn.Linear]) -> None:
         """Take member `member`'s weights from ordinary linear layers."""

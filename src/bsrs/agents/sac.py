@@ -29,7 +29,7 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Finding, State, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
-from bsrs.agents.networks import Layers, Tape, Weights, mlp, record
+from bsrs.agents.networks import StackedMLP, Tape, Weights
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
@@ -122,20 +122,20 @@ class SACAgent:
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        return self.actions.to_env(self.mean_action(self.actor.layers, self._features(obs)).cpu().numpy())
+        return self.actions.to_env(self.mean_action(self.actor, self._features(obs)).cpu().numpy())
 
     def _features(self, obs: Array) -> Tensor:
         return self.encoder.features(self.population.tensor(obs))
 
-    def mean_action(self, actor: Layers, obs: Tensor) -> Tensor:
+    def mean_action(self, actor: StackedMLP, obs: Tensor) -> Tensor:
         """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
-        return mlp(obs, actor)[..., : self.actions.size].tanh()
+        return actor(obs)[..., : self.actions.size].tanh()
 
     @torch.inference_mode()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.tensor(self.actions.from_env(action))
-        return q_values(self.critics.layers, self._features(obs), inside).cpu().numpy()
+        return q_values(self.critics, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -168,7 +168,7 @@ class SACAgent:
 
     def sampled(self, obs: Tensor, noise: Tensor) -> Sampled:
         """The policy's actions for that noise (P, B, A): a Gaussian squashed by tanh."""
-        tape = record(obs, self.actor.layers)
+        tape = self.actor.record(obs)
         mean, log_std = tape.output.chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD_RANGE)
         spread = log_std.exp() * noise
@@ -191,10 +191,10 @@ class SACAgent:
         self, batch: Batch, current: Sampled, alpha: Tensor, step: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
-        tape = q_tape(self.critics.layers, batch.obs, batch.action)
+        tape = q_tape(self.critics, batch.obs, batch.action)
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         following = self.sampled(batch.next_obs, batch.noise[:, 1])
-        next_q = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, following.action))  # (P, B)
+        next_q = min_over_critics(q_values(self.target_critics, batch.next_obs, following.action))  # (P, B)
         bootstrap = next_q - alpha * following.log_prob
         if self._comparators:
             given = self._ingredients(batch, current, following, alpha, next_q)
@@ -217,7 +217,7 @@ class SACAgent:
         """What the members' comparators ask for, with the entropy's bonus where V has it."""
 
         def value() -> Tensor:
-            q = q_values(self.target_critics.layers, batch.obs, current.action)
+            q = q_values(self.target_critics, batch.obs, current.action)
             return min_over_critics(q) - alpha * current.log_prob
 
         found = ingredients(self._comparators, self.networks, batch, following.action, next_q, value)
@@ -239,7 +239,7 @@ class SACAgent:
     def _update_actor(self, batch: Batch, current: Sampled, alpha: Tensor) -> Tensor:
         """One step uphill on the soft value, which it returns: (P, B)."""
         size = self.config.batch_size
-        tape = q_tape(self.critics.layers, batch.obs, current.action)
+        tape = q_tape(self.critics, batch.obs, current.action)
         q, which = tape.output.view(self.members, -1, size).min(dim=1, keepdim=True)  # (P, 1, B)
         grad_q = q.new_zeros(self.members, self.config.n_critics, size).scatter_(1, which, -1 / size)
         grad_input = tape.input_gradient(grad_q.view_as(tape.output))  # (P * n, B, O + A)
@@ -252,8 +252,8 @@ class SACAgent:
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target critics, without entropy, as returns are: (P, N, O) -> (P, N) each."""
         obs = self.encoder.features(obs)
-        action = self.mean_action(self.actor.layers, obs)
-        online, target = (q_values(critics.layers, obs, action) for critics in (self.critics, self.target_critics))
+        action = self.mean_action(self.actor, obs)
+        online, target = (q_values(critics, obs, action) for critics in (self.critics, self.target_critics))
         return min_over_critics(online), min_over_critics(target)
 
     # ---- records and checkpoints

@@ -29,7 +29,7 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Finding, State, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
-from bsrs.agents.networks import Layers, Tape, mlp, record
+from bsrs.agents.networks import StackedMLP, Tape
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
@@ -60,6 +60,7 @@ class TD3Agent:
         self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
         self.encoder = nets.encoder
         self.target_actor = frozen_copy(self.actor)
+        self._first_critics = self.critics.part(slice(None, None, config.n_critics))
         self.population = Population(
             configs,
             spec,
@@ -92,14 +93,14 @@ class TD3Agent:
             return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
         noise = self.population.noise("exploration", *shape)
         with torch.inference_mode():
-            action = mean_action(self.actor.layers, self._features(obs))
+            action = mean_action(self.actor, self._features(obs))
             if self.config.exploration_noise:
                 action.add_(noise, alpha=self.config.exploration_noise).clamp_(-1, 1)
         return self.actions.to_env(action.cpu().numpy())
 
     @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
-        return self.actions.to_env(mean_action(self.actor.layers, self._features(obs)).cpu().numpy())
+        return self.actions.to_env(mean_action(self.actor, self._features(obs)).cpu().numpy())
 
     def _features(self, obs: Array) -> Tensor:
         return self.encoder.features(self.population.tensor(obs))
@@ -108,7 +109,7 @@ class TD3Agent:
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.tensor(self.actions.from_env(action))
-        return q_values(self.critics.layers, self._features(obs), inside).cpu().numpy()
+        return q_values(self.critics, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
 
@@ -133,7 +134,7 @@ class TD3Agent:
         shaped = self._td.shaper.is_active(step)
         policy = None
         if actor_due or (shaped and self.config.potential == "policy"):
-            tape = record(batch.obs, self.actor.layers)
+            tape = self.actor.record(batch.obs)
             policy = Policy(tape.output.tanh(), tape)
         q, target, shaping_term = self._update_critics(batch, policy, shaped, step)
         if actor_due and policy is not None:
@@ -149,10 +150,10 @@ class TD3Agent:
         self, batch: Batch, policy: Policy | None, shaped: bool, step: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
-        tape = q_tape(self.critics.layers, batch.obs, batch.action)
+        tape = q_tape(self.critics, batch.obs, batch.action)
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         next_action = self.smoothed_action(batch)  # (P, B, A)
-        bootstrap = min_over_critics(q_values(self.target_critics.layers, batch.next_obs, next_action))  # (P, B)
+        bootstrap = min_over_critics(q_values(self.target_critics, batch.next_obs, next_action))  # (P, B)
         if self._comparators:
             batch, bootstrap = self._comparators.apply(
                 batch, bootstrap, self._ingredients(batch, next_action, bootstrap)
@@ -173,8 +174,8 @@ class TD3Agent:
         """What the members' comparators ask for; V(s) is at the target actor's action."""
 
         def value() -> Tensor:
-            action = mean_action(self.target_actor.layers, batch.obs)
-            return min_over_critics(q_values(self.target_critics.layers, batch.obs, action))
+            action = mean_action(self.target_actor, batch.obs)
+            return min_over_critics(q_values(self.target_critics, batch.obs, action))
 
         return ingredients(self._comparators, self.networks, batch, next_action, next_q, value)
 
@@ -182,20 +183,19 @@ class TD3Agent:
         """The target actor's action at s', with clipped noise: (P, B, A)."""
         clip = self.config.target_noise_clip
         noise = (batch.noise[:, 0] * self.config.target_policy_noise).clamp_(-clip, clip)
-        return mean_action(self.target_actor.layers, batch.next_obs).add_(noise).clamp_(-1, 1)
+        return mean_action(self.target_actor, batch.next_obs).add_(noise).clamp_(-1, 1)
 
     def _values(self, batch: Batch, policy: Policy | None, q: Tensor, next_action: Tensor, bootstrap: Tensor) -> Values:
         """V at both ends as the potential takes it."""
         if policy is None or self.config.potential != "policy":
             return replayed_values(self._td, self.networks, batch, q, next_action, bootstrap)
         return policy_values(
-            self._td, self.networks, batch, policy.action, lambda: mean_action(self.actor.layers, batch.next_obs)
+            self._td, self.networks, batch, policy.action, lambda: mean_action(self.actor, batch.next_obs)
         )
 
     def _update_actor(self, batch: Batch, policy: Policy) -> Tensor:
         """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
-        first_critics = self.critics.rows(slice(None, None, self.config.n_critics))
-        tape = q_tape(first_critics, batch.obs, policy.action)
+        tape = q_tape(self._first_critics, batch.obs, policy.action)
         grad_q = torch.full_like(tape.output, -1 / self.config.batch_size)
         grad_action = tape.input_gradient(grad_q)[..., -self.actions.size :]  # (P, B, A)
         grad_output = grad_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
@@ -207,7 +207,7 @@ class TD3Agent:
         """V of the online and the target networks: (P, N, O) -> (P, N) each."""
         obs = self.encoder.features(obs)
         pairs = (self.critics, self.actor), (self.target_critics, self.target_actor)
-        online, target = (q_values(critics.layers, obs, mean_action(actor.layers, obs)) for critics, actor in pairs)
+        online, target = (q_values(critics, obs, mean_action(actor, obs)) for critics, actor in pairs)
         return min_over_critics(online), min_over_critics(target)
 
     # ---- records and checkpoints
@@ -234,6 +234,6 @@ class TD3Agent:
         self.updates = state.info["updates"]
 
 
-def mean_action(actor: Layers, obs: Tensor) -> Tensor:
+def mean_action(actor: StackedMLP, obs: Tensor) -> Tensor:
     """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
-    return mlp(obs, actor).tanh()
+    return actor(obs).tanh()

@@ -3,6 +3,7 @@ all see the same machine. What counts are ratios of medians."""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import resource
 import statistics
@@ -213,8 +214,11 @@ def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int =
 
 def operations(call: Callable[[], object]) -> float:
     """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them."""
+    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    with FlopCounterMode(display=False) as counter:
+    linear = torch.ops.mkldnn._linear_pointwise  # see bsrs.agents.private_torch
+    counts = {linear: lambda x, weight, *_, **__: 2 * math.prod(x) * weight[0]}
+    with FlopCounterMode(display=False, custom_mapping=counts) as counter:
         call()
     return float(counter.get_total_flops())
