@@ -33,7 +33,7 @@ def rows(kind: str, fields: dict[str, Any]) -> tuple[Any, list[dict[str, Any]], 
         rng = torch.Generator().manual_seed(1)
         for network in (agent.online, agent.target):
             network.layers[-1][0].normal_(generator=rng)
-        found, _ = agent._target(data, agent._heads.q(agent.online(data.obs)), 1)
+        found, _ = agent._target(data, agent._passes(data, 1)[1], 1)
         tables = {
             "q": agent.online(data.obs)[0],
             "q_t": agent.target(data.obs)[0],
@@ -182,7 +182,7 @@ def test_popart_descends_on_the_normalised_loss() -> None:
     agent, data = dqn({"comparator": "popart", "max_grad_norm": 1e9}), batch("dqn")
     data = data._replace(reward=data.reward * 50)
     with torch.no_grad():
-        target, _ = agent._target(data, agent._heads.q(agent.online(data.obs)), 1)
+        target, _ = agent._target(data, agent._passes(data, 1)[1], 1)
         agent._heads.learn(target, agent.online, agent.target)
     mean, spread = (each.clone() for each in agent._heads._units())
     linears = agent.online.to_linears(0)
@@ -206,7 +206,7 @@ def test_dueling_heads_and_their_gradient() -> None:
     assert out.shape[1] == 4
     q = out[:, :1] + out[:, 1:] - out[:, 1:].mean(dim=1, keepdim=True)
     with torch.no_grad():
-        target, _ = agent._target(data, q[None], 1)
+        target, _ = agent._target(data, agent._passes(data, 1)[1], 1)
     torch.nn.functional.smooth_l1_loss(q.gather(1, data.action[0][:, None])[:, 0], target[0]).backward()
     seen: list[list[Tensor]] = []
     agent.optimizer.descend = seen.append  # type: ignore[method-assign]

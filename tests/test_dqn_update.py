@@ -171,7 +171,7 @@ def shaped_by(agent: DQNAgent, data: dict[str, np.ndarray], step: int = 1) -> to
     """The shaping term of our update on one batch."""
     batch = our_batch(data, 1.0, agent.members)
     with torch.no_grad():
-        return agent._target(batch, agent.online(batch.obs), step)[1]
+        return agent._target(batch, agent._passes(batch, step)[1], step)[1]
 
 
 def agent_with(**fields: Any) -> DQNAgent:
@@ -196,7 +196,7 @@ def test_soft_value_in_target_and_potential() -> None:
     batch = our_batch(data, 1.0)
     with torch.no_grad():
         q, next_q, next_q_target = agent.online(batch.obs), agent.online(batch.next_obs), agent.target(batch.next_obs)
-        target, _ = agent._target(batch, q, 1)
+        target, _ = agent._target(batch, agent._passes(batch, 1)[1], 1)
     soft = [tau * np.log(np.exp(x.numpy().astype(float) / tau).sum(-1)) for x in (q, next_q, next_q_target)]
     alive = ~data["terminated"]
     expected = data["reward"] + (0.99 * soft[1] * alive - soft[0]) + 0.99 * soft[2] * alive
@@ -208,7 +208,7 @@ def test_double_dqn_values_the_online_networks_choice() -> None:
     agent = agent_with(eta=0.0, double=True)
     batch = our_batch(data, 1.0)
     with torch.no_grad():
-        target, _ = agent._target(batch, agent.online(batch.obs), 1)
+        target, _ = agent._target(batch, agent._passes(batch, 1)[1], 1)
         choice = agent.online(batch.next_obs).argmax(-1)[0]
         valued = agent.target(batch.next_obs)[0, torch.arange(B), choice]
     expected = batch.reward[0] + 0.99 * valued * ~batch.terminated[0]

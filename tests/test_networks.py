@@ -36,7 +36,7 @@ def double_precision() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-LARGE = (200, 180)
+LARGE = (300, 256)
 
 
 @pytest.mark.parametrize("members", [1, 3])

@@ -28,7 +28,7 @@ def test_all_parts_together_are_the_shaped_reward(eta: float, seed: int, keep: b
     reward, q, value, next_value, bootstrap = torch.randn(5, 30, generator=rng, dtype=torch.float64)
     terminated = torch.rand(30, generator=rng) < 0.3
     shaped = shaped_reward(reward, value, next_value, eta=eta, gamma=0.97, terminated=None if keep else terminated)
-    expected = targets.td_target(shaped, bootstrap, terminated, 0.97)
+    expected = targets.td_target(shaped, bootstrap, 0.97 * (terminated == 0).double())
     yes = torch.tensor(True)
     discount = 0.97 * (terminated == 0).double()
     found = targets.parts_target(
@@ -80,7 +80,7 @@ def test_each_part_by_hand() -> None:
         with torch.no_grad():
             q_all, next_q = agent.online(given.obs), agent.online(given.next_obs).amax(-1)
             bootstrap = agent.target(given.next_obs).amax(-1)
-            found, _ = agent._target(given, q_all, 1)
+            found, _ = agent._target(given, agent._passes(given, 1)[1], 1)
         q = q_all.gather(-1, given.action[..., None])[..., 0]
         alive = (~given.terminated).float()
         reward = given.reward / 3 if "c" in parts else given.reward
@@ -114,10 +114,10 @@ def test_the_exact_control_puts_q_in_the_place_of_v() -> None:
     with torch.no_grad():
         q_all, next_q = agent.online(given.obs), agent.online(given.next_obs).amax(-1)
         bootstrap = agent.target(given.next_obs).amax(-1)
-        found, _ = agent._target(given, q_all, 1)
+        found, _ = agent._target(given, agent._passes(given, 1)[1], 1)
     q = q_all.gather(-1, given.action[..., None])[..., 0]
     shaped = shaped_reward(given.reward, q, next_q, eta=2.0, gamma=0.99, terminated=given.terminated)
-    torch.testing.assert_close(found, targets.td_target(shaped, bootstrap, given.terminated, 0.99))
+    torch.testing.assert_close(found, targets.td_target(shaped, bootstrap, 0.99 * ~given.terminated))
 
 
 def test_a_faster_target_has_the_slow_mode_of_shaping() -> None:

@@ -7,6 +7,7 @@ only where eta is not zero: at eta = 0 this is plain DQN, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +19,8 @@ from bsrs.agents.agent import Array, Finding, State, Transition, times_due
 from bsrs.agents.comparators import MUNCHAUSEN_TEMPERATURE, Comparators, Ingredients
 from bsrs.agents.heads import Heads
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
-from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP
+from bsrs.agents.nature import MINATAR, NATURE, SMALL, ConvTape, PatchConv, StackedConv
+from bsrs.agents.networks import StackedMLP, Tape
 from bsrs.agents.population import Population, generators, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
@@ -30,6 +31,17 @@ from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Shaping, Static
 
 QNetworks = StackedMLP | StackedConv | PatchConv
 _CONVOLUTIONS = {"nature": NATURE, "small": SMALL}
+
+
+class Passes(NamedTuple):
+    """Q of a batch, (P, B, A) each."""
+
+    q: Tensor
+    """Of the online network at s."""
+    next_target: Tensor
+    """Of the target network at s'."""
+    next: Tensor | None
+    """Of the online network at s', where anybody asks."""
 
 
 class DQNAgent:
@@ -129,10 +141,9 @@ class DQNAgent:
     @torch.no_grad()
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One step of Adam on the Huber loss of the shaped TD error."""
-        tape = self.online.record(batch.obs)
-        q = self._heads.q(tape.output)  # (P, B, A)
-        target, shaping_term = self._target(batch, q, step)  # (P, B), (P, B)
-        q_chosen = targets.chosen(q, batch.action)  # (P, B)
+        tape, passes = self._passes(batch, step)
+        q, q_chosen = passes.q, targets.chosen(passes.q, batch.action)  # (P, B, A), (P, B)
+        target, shaping_term = self._target(batch, passes, step)  # (P, B), (P, B)
         self._heads.learn(target, self.online, self.target)
         self._comparators.learn(target - q_chosen)
         # Of the mean Huber loss.
@@ -145,21 +156,39 @@ class DQNAgent:
         loss = F.smooth_l1_loss(q_chosen, target, reduction="none")  # (P, B)
         self.population.diagnostics.add(loss, value, value - q_chosen, shaping_term)  # the third is |A|
 
-    def _target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """The TD target, and what shaping added to it. `q` is the online network's at s."""
+    def _passes(self, batch: Batch, step: int) -> tuple[Tape | ConvTape, Passes]:
+        """What the networks say of a batch, and how the online one came to it at s.
+
+        Where passes are matrix products, the online network takes s and s' at once.
+        """
+        shaped = self._td.shaper.is_active(step)
+        asked = self._double is not None or self._comparators.has("minto") or (shaped and self._td.asks_online)
+        next_output, heads = None, self._heads.q
+        if isinstance(self.online, StackedConv):
+            tape: Tape | ConvTape = self.online.record(batch.obs)
+            next_output = self.online(batch.next_obs) if asked else None
+            next_target = self.target(batch.next_obs)
+        else:
+            inputs = self.online.prepare(torch.cat((batch.obs, batch.next_obs), dim=1))  # (P, 2 rows, in)
+            rows = inputs.shape[1] // 2
+            next_target = self.target(inputs[:, rows:])
+            tape = both = self.online.record(inputs if asked else inputs[:, :rows])
+            if asked:
+                size = batch.reward.shape[1]
+                tape, next_output = both.first(size), both.output[:, size:]
+        return tape, Passes(heads(tape.output), heads(next_target), None if next_output is None else heads(next_output))
+
+    def _target(self, batch: Batch, passes: Passes, step: int) -> tuple[Tensor, Tensor]:
+        """The TD target, and what shaping added to it."""
         config, td = self.config, self._td
-        shaped = td.shaper.is_active(step)
-        next_obs = self.online.prepare(batch.next_obs)
-        next_q_target = self._heads.q(self.target(next_obs))  # (P, B, A)
-        asked = self._double is not None or self._comparators.has("minto") or (shaped and td.asks_online)
-        next_q = self._heads.q(self.online(next_obs)) if asked else None  # (P, B, A)
+        q, next_q_target, next_q = passes
         next_target = bootstrap = targets.value_of(next_q_target, config.temperature)  # (P, B)
         if self._double is not None and next_q is not None:
             bootstrap = torch.where(self._double, targets.double_value(next_q, next_q_target), bootstrap)
         if self._comparators:
             given = self._ingredients(batch, next_q_target, next_q)
             batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
-        if not shaped:
+        if not td.shaper.is_active(step):
             return td.plain(batch, bootstrap)
         values = Values(
             here=targets.value_of(q, config.temperature),

@@ -105,37 +105,39 @@ class MemberTargets:
         self._is = {name: column([network == name for network in networks]) for name in ("online", "target", "mixing")}
         scales = [1 / (1 + float(c.eta)) if c.control in ("scaled", "rescaled") else 1.0 for c in configs]
         self._reward_scale = None if set(scales) == {1.0} else column(scales)
+        self._zero = column([0.0])
 
     def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
-        target = targets.td_target(
-            self._reward(batch), bootstrap, batch.terminated, _steps_discount(batch, self._gamma)
-        )
-        return target, torch.zeros_like(target)
+        target = targets.td_target(self._reward(batch), bootstrap, transition_discount(batch, self._gamma))
+        return target, self._zero.expand_as(target)
 
     def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:
         """The TD target and what shaping added to it, (P, B) each, or (P, n, B) where parts of n critics' `q` are left.
 
         `bootstrap` is Vt(s') as plain learning takes it, `q` the Q(s, a) that learns: needed where `partial`.
         """
-        reward, gamma = self._reward(batch), _steps_discount(batch, self._gamma)
+        reward, discount = self._reward(batch), transition_discount(batch, self._gamma)
+        potential_discount = _steps_discount(batch, self._gamma) if self._keeps_terminal else discount
         value, next_value = self._ends(values, bootstrap, step)
         if self.partial:
-            target = self._partly_shaped(batch, reward, q, value, next_value, bootstrap, step)
-            plain = targets.td_target(reward, bootstrap, batch.terminated, gamma)
+            given = {"reward": reward, "bootstrap": bootstrap, "discount": discount}
+            target = self._partly_shaped(
+                batch, q, value, next_value, step, potential_discount=discount * 0 + potential_discount, **given
+            )
+            plain = targets.td_target(reward, bootstrap, discount)
             added = target - (plain if q.ndim == 2 else plain.unsqueeze(1))
         else:
             shaped = self.shaper(
                 reward,
                 value,
                 next_value,
-                gamma=gamma,
-                terminated=None if self._keeps_terminal else batch.terminated,
+                gamma=potential_discount,
                 state=batch.obs,
                 next_state=batch.next_obs,
                 step=step,
             )
-            target = targets.td_target(shaped, bootstrap, batch.terminated, gamma)
+            target = targets.td_target(shaped, bootstrap, discount)
             added = shaped - reward
         self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
         return target, added
@@ -145,28 +147,12 @@ class MemberTargets:
         return reward if self._reward_scale is None else reward * self._reward_scale
 
     def _partly_shaped(
-        self,
-        batch: Batch,
-        reward: Tensor,
-        q: Tensor,
-        value: Tensor,
-        next_value: Tensor,
-        bootstrap: Tensor,
-        step: int,
+        self, batch: Batch, q: Tensor, value: Tensor, next_value: Tensor, step: int, **given: Tensor
     ) -> Tensor:
         eta = torch.as_tensor(self.shaper.eta(step, batch.obs, value), device=value.device, dtype=value.dtype)
-        coefficients = targets.part_coefficients(eta.reshape(-1, 1), *self._keeps)
-        gamma = torch.zeros_like(reward) + _steps_discount(batch, self._gamma)
-        discount = gamma * (batch.terminated == 0)
-        given = {
-            "reward": reward,
-            "value": self.shaper.potential(batch.obs, value, step),
-            "next_value": self.shaper.potential(batch.next_obs, next_value, step),
-            "bootstrap": bootstrap,
-            "discount": discount,
-            "potential_discount": gamma if self._keeps_terminal else discount,
-            **coefficients,
-        }
+        given |= targets.part_coefficients(eta.reshape(-1, 1), *self._keeps)
+        given["value"] = self.shaper.potential(batch.obs, value, step)
+        given["next_value"] = self.shaper.potential(batch.next_obs, next_value, step)
         if q.ndim == 3:
             given = {name: tensor.unsqueeze(1) for name, tensor in given.items()}
         return targets.parts_target(q=q, **given)

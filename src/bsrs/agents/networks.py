@@ -1,8 +1,7 @@
 """Multilayer perceptrons of many members as one, differentiated by hand.
 
 The leading axis holds networks that know nothing of each other: the members of a population, TD3's twin
-critics, or both. Small ones are computed together, every layer as one batched matrix product; large ones one by
-one, because on a CPU their arithmetic is the limit, and what one network needs stays in the cache.
+critics, or both. Every layer is one batched matrix product, or one for each network where these are large.
 
 Recording them for automatic differentiation would cost a good part of a gradient step. So `record` keeps what a pass
 needs to be differentiated, and the `Tape` has the gradients. For the same reason the parameters of a network lie in
@@ -89,17 +88,19 @@ class Tape:
     output: Tensor  # (P, B, out)
     _network: Products
     _passes: list[list[Tensor]]
+    """Of each unit, what went into each layer, and what came out of the last."""
+    _apart: bool
 
     def first(self, rows: int) -> Tape:
         """The pass of the first `rows` of each batch."""
         share = self.output.shape[1] // rows
         passes = [[x[..., : x.shape[-2] // share, :] for x in passed] for passed in self._passes]
-        return Tape(self.output[:, :rows], self._network, passes)
+        return Tape(self.output[:, :rows], self._network, passes, self._apart)
 
     def gradients(self, grad_output: Tensor) -> list[Tensor]:
         """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them; it is
         written again by the next tape of these networks."""
-        gradient, into = self._network.gradient
+        gradient, into = self._network.gradient(self._apart)
         for unit, i, of_output in self._backward(grad_output):
             weight, bias = into[unit][i]
             torch.sum(of_output, dim=-2, keepdim=bias.ndim == 3, out=bias)
@@ -108,14 +109,15 @@ class Tape:
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
-        units = self._network.units
+        units = self._network.units(self._apart)
         found = [_product(g, units[unit][0][0].mT) for unit, i, g in self._backward(grad_output) if i == 0]
         return _stacked(found)
 
     def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, int, Tensor]]:
         """Unit, layer, and the gradient of what it puts out, before its ReLU, from the last layer to the first."""
-        for unit, gradient in enumerate(self._network.split(grad_output)):
-            inputs, layers = self._passes[unit], self._network.units[unit]
+        units = self._network.units(self._apart)
+        for unit, gradient in enumerate(grad_output.unbind() if self._apart else (grad_output,)):
+            inputs, layers = self._passes[unit], units[unit]
             for i in reversed(range(len(layers))):
                 yield unit, i, gradient
                 if i > 0:
@@ -124,12 +126,12 @@ class Tape:
                     gradient = _rows_of(gradient, layers[i - 1][0].shape[-1])
 
 
-LARGE = 1 << 15
-"""Networks with more weights are computed one by one on a CPU."""
-
-
 class Products(ABC):
-    """P networks whose passes and gradients are matrix products. A unit is what is computed at once."""
+    """P networks whose passes and gradients are matrix products.
+
+    A unit is what is computed at once: all networks, or each by itself where its products are so large that the
+    arithmetic is all that counts.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -137,13 +139,8 @@ class Products(ABC):
 
     def _arrange(self, layers: Layers) -> None:
         self.layers, self.networks = layers, len(layers[0][0])
-        size, on_cpu = sum(weight[0].numel() for weight, _ in layers), layers[0][0].device.type == "cpu"
-        self._apart = self.networks == 1 or (on_cpu and size > LARGE)
-        self._fused = on_cpu and layers[0][0].dtype == torch.float32
-        self.units = self._units(layers)
-
-    def _units(self, layers: Layers) -> list[Layers]:
-        return [_of_one(layers, network) for network in range(self.networks)] if self._apart else [layers]
+        self._many = _many_rows(layers)
+        self._units = _units(layers)
 
     def part(self, networks: slice) -> Self:
         """Some of the networks, for passes only."""
@@ -152,10 +149,18 @@ class Products(ABC):
         return part
 
     @functools.cached_property
-    def gradient(self) -> tuple[Tensor, list[Layers]]:
-        """Where tapes put gradients: (P, N), and the same as the layers of each unit."""
+    def _gradient(self) -> tuple[Tensor, dict[bool, list[Layers]]]:
         numbers = torch.empty_like(self.weights.numbers)
-        return numbers, self._units(self.weights.layers(numbers))
+        return numbers, _units(self.weights.layers(numbers))
+
+    def units(self, apart: bool) -> list[Layers]:
+        """The layers of each unit."""
+        return self._units[apart]
+
+    def gradient(self, apart: bool) -> tuple[Tensor, list[Layers]]:
+        """Where tapes put gradients: (P, N), and the same as the layers of each unit."""
+        numbers, units = self._gradient
+        return numbers, units[apart]
 
     @abstractmethod
     def prepare(self, obs: Tensor) -> Tensor:
@@ -168,17 +173,29 @@ class Products(ABC):
     def record(self, x: Tensor) -> Tape:
         """A pass, with what its gradients need. Where there are n networks for every batch, each of them takes it."""
         x = self.prepare(x)
-        n = self.networks // len(x)
-        batches = [x.repeat_interleave(n, dim=0)] if n > 1 and not self._apart else self.split(x)
-        each = zip(
-            [batch for batch in batches for _ in range(len(self.units) // len(batches))], self.units, strict=True
-        )
-        passes = [_pass(batch, layers, self._fused) for batch, layers in each]
-        return Tape(_stacked([passed[-1] for passed in passes]), self, passes)
+        members, rows, _ = x.shape
+        large, n = rows >= self._many, self.networks // members
+        apart = large or self.networks == 1
+        if apart:
+            batches = [batch for batch in x.unbind() for _ in range(n)]
+        else:
+            batches = [x if n == 1 else x.repeat_interleave(n, dim=0)]
+        passes = [_pass(*each, large) for each in zip(batches, self._units[apart], strict=True)]
+        return Tape(_stacked([passed[-1] for passed in passes]), self, passes, apart)
 
-    def split(self, x: Tensor) -> Sequence[Tensor]:
-        """What each unit gets of (P, ...)."""
-        return x.unbind() if self._apart else [x]
+
+def _many_rows(layers: Layers) -> float:
+    """How many rows of input make the largest product so large that each network is computed by itself."""
+    weights = [weight[0] for weight, _ in layers]
+    joined = [1, *(after.shape[0] / before.shape[1] for before, after in itertools.pairwise(weights))]  # see `_pass`
+    at, largest = max(enumerate(weights), key=lambda each: each[1].numel())
+    fits = largest.device.type == "cpu" and largest.dtype == torch.float32
+    return private_torch.LINEAR_RELU_PAYS / largest.numel() * math.prod(joined[: at + 1]) if fits else math.inf
+
+
+def _units(layers: Layers) -> dict[bool, list[Layers]]:
+    """The layers of all networks at once, and (`True`) of each apart."""
+    return {False: [layers], True: [_of_one(layers, network) for network in range(len(layers[0][0]))]}
 
 
 def _stacked(units: list[Tensor]) -> Tensor:

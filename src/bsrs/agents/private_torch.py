@@ -19,7 +19,7 @@ def relu_backward_(grad: Tensor, output: Tensor) -> Tensor:
     return grad
 
 
-LINEAR_RELU_PAYS = 1 << 23 if torch._C._has_mkldnn else 1 << 63
+LINEAR_RELU_PAYS = 1 << 24 if torch._C._has_mkldnn else 1 << 63
 """From how many multiplications on `linear_relu` is quicker than a product, a sum and a ReLU."""
 
 

@@ -18,9 +18,9 @@ def double_value(q_online: Tensor, q_target: Tensor) -> Tensor:
     return q_target.gather(-1, q_online.argmax(dim=-1, keepdim=True)).squeeze(-1)
 
 
-def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: Tensor | float) -> Tensor:
-    """`r + gamma * V(s')`, and `r` alone after a true end."""
-    return reward + gamma * next_value * (terminated == 0)
+def td_target(reward: Tensor, next_value: Tensor, discount: Tensor) -> Tensor:
+    """`r + discount * V(s')`: the discount is zero after a true end."""
+    return reward + discount * next_value
 
 
 def chosen(q: Tensor, action: Tensor) -> Tensor:
