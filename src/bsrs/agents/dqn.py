@@ -70,6 +70,7 @@ class DQNAgent:
             spec,
             streams=("exploration", "batches"),
             measures=("loss", "value", "advantage", "shaping"),
+            measure=_measure,
             potentials=_potentials(configs, spec, self.device),
             shaping=shaping,
             device=self.device,
@@ -152,9 +153,7 @@ class DQNAgent:
         gradients = tape.gradients(self._heads.gradient(grad_q))
         self._stacks["policy"].clip(gradients, self.config.max_grad_norm)
         self.optimizer.descend(gradients)
-        value = q.amax(dim=-1)  # (P, B)
-        loss = F.smooth_l1_loss(q_chosen, target, reduction="none")  # (P, B)
-        self.population.diagnostics.add(loss, value, value - q_chosen, shaping_term)  # the third is |A|
+        self.population.diagnostics.add(q.amax(dim=-1), q_chosen, target, shaping_term)
 
     def _passes(self, batch: Batch, step: int) -> tuple[Tape | ConvTape, Passes]:
         """What the networks say of a batch, and how the online one came to it at s.
@@ -242,6 +241,11 @@ class DQNAgent:
 
     def load_state(self, member: int, state: State) -> None:
         self.population.load_state(member, state, self._stacks)
+
+
+def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor) -> tuple[Tensor, ...]:
+    """Loss, value, |advantage| and shaping."""
+    return F.smooth_l1_loss(q, target, reduction="none"), value, value - q, shaping
 
 
 def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: torch.device, outputs: int) -> QNetworks:

@@ -49,6 +49,7 @@ class Population:
         *,
         streams: Sequence[str],
         measures: Sequence[str],
+        measure: Callable[..., tuple[Tensor, ...]],
         potentials: Sequence[Potential],
         shaping: Shaping | None,
         device: torch.device,
@@ -62,7 +63,7 @@ class Population:
         returns = [NStep(c.n_step, c.gamma) for c in configs]
         self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size, returns)
         self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
-        self.diagnostics = Diagnostics(measures, self.size, config.gamma, device)
+        self.diagnostics = Diagnostics(measures, measure, self.size, config.gamma, device)
         self._drawn = Batch.empty(spec, self.size, config.batch_size)
         self._step = 0
 
@@ -135,7 +136,7 @@ class Population:
         state.add("replay", State(arrays=arrays, info=info))
         for name, streams in self.streams.items():
             state.info[name] = streams[member].bit_generator.state
-        state.info["diagnostics"] = self.diagnostics.state(member)
+        state.add("diagnostics", self.diagnostics.state(member))
         state.info["shaping"] = self.shaper.state(member)
         return state
 
@@ -149,7 +150,7 @@ class Population:
         self.replays[member].load_state(replay.arrays, replay.info)
         for name, streams in self.streams.items():
             streams[member].bit_generator.state = state.info[name]
-        self.diagnostics.load_state(member, state.info["diagnostics"])
+        self.diagnostics.load_state(member, state.part("diagnostics"))
         if "shaping" in state.info:  # checkpoints of older versions have none
             self.shaper.load_state(state.info["shaping"], member)
 

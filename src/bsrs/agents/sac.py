@@ -91,6 +91,7 @@ class SACAgent:
             spec,
             streams=("exploration", "batches", "noise"),
             measures=("loss", "value", "advantage", "shaping", "alpha"),
+            measure=_measure,
             potentials=potentials(configs, nets, self.mean_action),
             shaping=shaping,
             device=self.device,
@@ -162,9 +163,7 @@ class SACAgent:
         q, target, shaping_term = self._update_critics(batch, current, alpha, step)
         value = self._update_actor(batch, current, alpha)  # (P, B)
         self._polyak_update(self.target_critics, self.critics)
-        loss = 0.5 * (q - target).square_().sum(dim=1)  # (P, B)
-        gap = (value - min_over_critics(q)).abs_()  # |A|
-        self.population.diagnostics.add(loss, value, gap, shaping_term, alpha.expand_as(value))
+        self.population.diagnostics.add(value, q, target, shaping_term, alpha)
 
     def sampled(self, obs: Tensor, noise: Tensor) -> Sampled:
         """The policy's actions for that noise (P, B, A): a Gaussian squashed by tanh."""
@@ -275,6 +274,12 @@ class SACAgent:
 
     def load_state(self, member: int, state: State) -> None:
         self.population.load_state(member, state, self._stacks)
+
+
+def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
+    """Loss, value, |advantage|, shaping and the temperature."""
+    loss = (q - target).square_().sum(dim=-2).mul_(0.5)
+    return loss, value, (value - q.amin(dim=-2)).abs_(), shaping, alpha
 
 
 def _log_density(action: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:

@@ -66,6 +66,7 @@ class TD3Agent:
             spec,
             streams=("exploration", "batches", "noise"),
             measures=("loss", "value", "advantage", "shaping"),
+            measure=_measure,
             potentials=potentials(configs, nets, mean_action),
             shaping=shaping,
             device=self.device,
@@ -141,10 +142,8 @@ class TD3Agent:
             q_policy = self._update_actor(batch, policy)  # (P, B)
             self._polyak_update(self.target_critics, self.critics)
             self._polyak_update(self.target_actor, self.actor)
-            # For the records, at every update of the actor: there V(s) is at hand. The third is |A|.
-            loss = (q - target).square_().sum(dim=1)  # (P, B)
-            gap = (q_policy - q[:, 0]).abs_()
-            self.population.diagnostics.add(loss, q_policy, gap, shaping_term)
+            # For the records, at every update of the actor: there V(s) is at hand.
+            self.population.diagnostics.add(q_policy, q, target, shaping_term)
 
     def _update_critics(
         self, batch: Batch, policy: Policy | None, shaped: bool, step: int
@@ -232,6 +231,11 @@ class TD3Agent:
     def load_state(self, member: int, state: State) -> None:
         self.population.load_state(member, state, self._stacks)
         self.updates = state.info["updates"]
+
+
+def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor) -> tuple[Tensor, ...]:
+    """Loss, value, |advantage| and shaping."""
+    return (q - target).square_().sum(dim=-2), value, (value - q[..., 0, :]).abs_(), shaping
 
 
 def mean_action(actor: StackedMLP, obs: Tensor) -> Tensor:
