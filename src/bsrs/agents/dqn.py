@@ -104,7 +104,6 @@ class DQNAgent:
         first, last = config.exploration_initial_eps, config.exploration_final_eps
         return first + progress * (last - first)
 
-    @torch.inference_mode()
     def greedy(self, obs: Array) -> Array:
         return self.q_values(obs).argmax(axis=-1)  # type: ignore[no-any-return]
 
@@ -128,6 +127,8 @@ class DQNAgent:
     def _copy_into_target(self, step: int) -> None:
         """Where a copy of the online network into the target network is due."""
         due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
+        if not any(due):
+            return
         if all(due):
             private_torch.copy_(self._stacks["target"].parameters, self._stacks["policy"].parameters)
             return

@@ -60,11 +60,13 @@ class Population:
         self.config = config = configs[0]
         shapings = [Shaping(shaper_eta(c), potential) for c, potential in zip(configs, potentials, strict=True)]
         self.shaper = Shaper(shapings if shaping is None else [shaping] * self.size)
+        self._reviews_returns = self.shaper.reviews_returns
         returns = [NStep(c.n_step, c.gamma) for c in configs]
         self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size, returns)
         self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
         self.diagnostics = Diagnostics(measures, measure, self.size, config.gamma, device)
         self._drawn = Batch.empty(spec, self.size, config.batch_size)
+        self._tensors = Batch(*map(torch.from_numpy, self._drawn.transitions))  # in the same memory
         self._step = 0
 
     def observe(self, transition: Transition, action: Array) -> None:
@@ -83,9 +85,9 @@ class Population:
 
     def draw(self) -> Batch:
         """A batch of every member's replay, drawn from its own stream, as tensors of the replay's types."""
-        drawn = self.replays.sample(self.streams["batches"], self._drawn)
-        steps = None if drawn.steps is None else self.tensor(drawn.steps)
-        return Batch(*(self.tensor(part) for part in drawn.transitions))._replace(steps=steps)
+        steps = self.replays.sample(self.streams["batches"], self._drawn).steps
+        batch = self._tensors if steps is None else self._tensors._replace(steps=torch.from_numpy(steps))
+        return batch if self.device.type == "cpu" else Batch(*(None if x is None else self._sent(x) for x in batch))
 
     def noise(self, name: str, *shape: int) -> Tensor:
         """Standard normal noise of each member's stream `name`: (P, *shape)."""
@@ -93,7 +95,9 @@ class Population:
 
     def tensor(self, array: Array) -> Tensor:
         """An array on the device."""
-        tensor = torch.from_numpy(array)
+        return self._sent(torch.from_numpy(array))
+
+    def _sent(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
@@ -103,9 +107,9 @@ class Population:
 
         `values` has V of the online and of the target network for states (P, N, *obs).
         """
-        wanted, config = self.shaper.reviews_returns, self.config
+        wanted, config = self._reviews_returns, self.config
         due = step > config.learning_starts and times_due(step, config.n_envs, max(round(period), 1))
-        if not any(wanted) or not due:
+        if not due or not any(wanted):
             return
         recent = [
             RecentReturns(replay.latest(WINDOW) if want else [], config.gamma)

@@ -50,7 +50,7 @@ class Replays:
     def sample(self, rngs: Sequence[Generator], out: Batch) -> Batch:
         """A batch of every replay, drawn from the member's own stream into its part of `out`, which is (P, B)."""
         members, batch_size = out.reward.shape
-        if self._block is None or (members == 1 and not self._returns):
+        if self._block is None:
             for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True)):
                 replay.sample(batch_size, rng, out=out.of(member))
             return out

@@ -112,7 +112,6 @@ class Stack:
             view = functools.partial(weights.view, name, networks=member if self._per_member == 1 else rows)
             yield name, 0, view
 
-    @torch.no_grad()
     def clip(self, gradients: Sequence[Tensor], max_norm: float) -> None:
         """Scale each member's gradients to a norm of at most `max_norm`."""
         if isinstance(self.network, StackedConv):
@@ -122,7 +121,7 @@ class Stack:
             return
         (rows,) = gradients  # (P, N)
         norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # (P, 1)
-        rows.mul_((max_norm / norms.add_(1e-6)).clamp_(max=1.0))
+        rows.mul_(norms.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0))
 
 
 def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
