@@ -69,7 +69,7 @@ def batch(kind: str, members: int = 1, seed: int = 0) -> Batch:
 
 def weights(agent: Any, member: int = 0) -> dict[str, Tensor]:
     state = agent.state(member)
-    return {name: tensor for name, tensor in state.tensors.items() if "adam" not in name}
+    return {name: tensor for name, tensor in state.tensors.items() if "adam" not in name and "diagnostics" not in name}
 
 
 def after(kind: str, fields: dict[str, Any], scale: float = 1.0, steps: int = 3) -> dict[str, Tensor]:
