@@ -3,25 +3,27 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bsrs.errors import BadInput
-from bsrs.shaping import (
-    Bootstrapped,
-    Constant,
-    Cosine,
-    Linear,
-    PerState,
-    Piecewise,
-    RandomDynamic,
-    Shaping,
-    Static,
-    shaped_reward,
-)
+from bsrs.errors import BadInput as BadInput
+from bsrs.shaping import Bootstrapped as Bootstrapped
+from bsrs.shaping import Constant as Constant
+from bsrs.shaping import Cosine as Cosine
+from bsrs.shaping import Linear as Linear
+from bsrs.shaping import PerState as PerState
+from bsrs.shaping import Piecewise as Piecewise
+from bsrs.shaping import RandomDynamic as RandomDynamic
+from bsrs.shaping import Shaping as Shaping
+from bsrs.shaping import Static as Static
+from bsrs.shaping import shaped_reward as shaped_reward
 
 if TYPE_CHECKING:
-    from bsrs import tabular
-    from bsrs.config.agents import DQNConfig, SACConfig, TD3Config
-    from bsrs.config.algorithms import register
-    from bsrs.learners import DQN, SAC, TD3
+    from bsrs import tabular as tabular
+    from bsrs.config.agents import DQNConfig as DQNConfig
+    from bsrs.config.agents import SACConfig as SACConfig
+    from bsrs.config.agents import TD3Config as TD3Config
+    from bsrs.config.algorithms import register as register
+    from bsrs.learners import DQN as DQN
+    from bsrs.learners import SAC as SAC
+    from bsrs.learners import TD3 as TD3
 
 __version__ = "0.1.0"
 
@@ -40,27 +42,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_LAZY])
-
-
-__all__ = [
-    "DQN",
-    "SAC",
-    "TD3",
-    "BadInput",
-    "Bootstrapped",
-    "Constant",
-    "Cosine",
-    "DQNConfig",
-    "Linear",
-    "PerState",
-    "Piecewise",
-    "RandomDynamic",
-    "SACConfig",
-    "Shaping",
-    "Static",
-    "TD3Config",
-    "__version__",
-    "register",
-    "shaped_reward",
-    "tabular",
-]

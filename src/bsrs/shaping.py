@@ -27,22 +27,19 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bsrs.errors import BadInput
-from bsrs.scales import (
-    Array,
-    Constant,
-    Cosine,
-    Custom,
-    Linear,
-    Memory,
-    PerState,
-    Piecewise,
-    Returned,
-    Seen,
-    ShapeScale,
-    as_scale,
-    like_array,
-    look_up,
-)
+from bsrs.scales import Array as Array
+from bsrs.scales import Constant as Constant
+from bsrs.scales import Cosine as Cosine
+from bsrs.scales import Custom as Custom
+from bsrs.scales import Linear as Linear
+from bsrs.scales import Memory as Memory
+from bsrs.scales import PerState as PerState
+from bsrs.scales import Piecewise as Piecewise
+from bsrs.scales import Returned as Returned
+from bsrs.scales import Seen as Seen
+from bsrs.scales import ShapeScale as ShapeScale
+from bsrs.scales import as_scale as as_scale
+from bsrs.scales import like_array, look_up
 
 
 def shaped_reward(
@@ -307,26 +304,3 @@ def _stack(arrays: Sequence[Array]) -> Array:
     import numpy as np
 
     return getattr(arrays[0], "__array_namespace__", lambda: np)().stack(list(arrays))
-
-
-__all__ = [
-    "Array",
-    "Bootstrapped",
-    "Constant",
-    "Cosine",
-    "Custom",
-    "Linear",
-    "Memory",
-    "PerState",
-    "Piecewise",
-    "Potential",
-    "RandomDynamic",
-    "Returned",
-    "Seen",
-    "ShapeScale",
-    "Shaper",
-    "Shaping",
-    "Static",
-    "as_scale",
-    "shaped_reward",
-]

@@ -85,57 +85,34 @@ class Algorithm:
         _load(self.run)(*arguments)
 
 
-# What the package's own agents take as a number per member: policy and replay potentials take different passes.
-_PARTS = {"parts", "control", "potential_network", "comparator", "comparator_alpha", "n_step"}
-_OFF_POLICY = frozenset({"eta", "seed", "learning_rate", *_PARTS})
-_CRITICS_MEMBERS = _OFF_POLICY | {"tau"}
-_DQN_MEMBERS = _OFF_POLICY | {"potential", "double", "target_update_interval"}
+def _agent(name: str, summary: str, suits: Mapping[str, str], member_fields: set[str], **how: Any) -> Algorithm:
+    """One of the package's own agents, whose classes go by its name."""
+    config, agent = f"bsrs.config.agents:{name.upper()}Config", f"bsrs.agents.{name}:{name.upper()}Agent"
+    fields = frozenset({*_MEMBER_FIELDS, *member_fields})
+    return Algorithm(name, summary, config, agent, suits, member_fields=fields, **how)
+
+
+# What every one of them takes as a number per member: policy and replay potentials take different passes.
+_MEMBER_FIELDS = {"eta", "seed", "learning_rate", "parts", "control", "potential_network", "n_step"}
+_MEMBER_FIELDS |= {"comparator", "comparator_alpha"}
+_SCREENS = {"atari:*": "atari", "minatar:*": "minatar", "image:*": "image"}
+_DISCRETE = {**_SCREENS, "gym:MountainCar-*": "mountain-car", "*": "classic"}
+_CONTINUOUS = {"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"}
+_DQN_FIELDS = {"potential", "double", "target_update_interval"}
 
 _ROWS: dict[str, Algorithm] = {
-    row.name: row
-    for row in (
-        Algorithm(
-            name="dqn",
-            summary="DQN: Atari, MinAtar, classic control, images",
-            config="bsrs.config.agents:DQNConfig",
-            agent="bsrs.agents.dqn:DQNAgent",
-            member_fields=_DQN_MEMBERS,
-            suits={
-                "atari:*": "atari",
-                "minatar:*": "minatar",
-                "image:*": "image",
-                "gym:MountainCar-*": "mountain-car",
-                "*": "classic",
-            },
-        ),
-        Algorithm(
-            name="sac",
-            summary="SAC: Pendulum, MuJoCo",
-            config="bsrs.config.agents:SACConfig",
-            agent="bsrs.agents.sac:SACAgent",
-            member_fields=_CRITICS_MEMBERS,
-            populations={"*": 4},
-            suits={"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"},
-        ),
-        Algorithm(
-            name="tabular",
-            summary="exact value iteration on tabular MDPs",
-            config="bsrs.config.tabular:TableRunConfig",
-            agent=None,
-            suits={"*": "exact"},
-            run="bsrs.sweep.tables:solve_runs",
-            populations={"*": 1},
-        ),
-        Algorithm(
-            name="td3",
-            summary="TD3: Pendulum, MuJoCo",
-            config="bsrs.config.agents:TD3Config",
-            agent="bsrs.agents.td3:TD3Agent",
-            member_fields=_CRITICS_MEMBERS,
-            populations={"*": 4},
-            suits={"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"},
-        ),
-    )
+    "dqn": _agent("dqn", "DQN: Atari, MinAtar, classic control, images", _DISCRETE, _DQN_FIELDS),
+    "sac": _agent("sac", "SAC: Pendulum, MuJoCo", _CONTINUOUS, {"tau"}, populations={"*": 4}),
+    "td3": _agent("td3", "TD3: Pendulum, MuJoCo", _CONTINUOUS, {"tau"}, populations={"*": 4}),
+    "tabular": Algorithm(
+        "tabular",
+        "exact value iteration on tabular MDPs",
+        "bsrs.config.tabular:TableRunConfig",
+        agent=None,
+        suits={"*": "exact"},
+        run="bsrs.sweep.tables:solve_runs",
+        populations={"*": 1},
+    ),
 }
 
 
