@@ -15,6 +15,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Iterable
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -180,7 +181,8 @@ def completion(shell: tyro.conf.Positional[Literal["bash", "zsh"]] = "bash") -> 
     groups = sorted({name[0] for name in names if len(name) == 2} - {name[0] for name in names if len(name) == 1})
     cases += [_case(group, {}, _below(names, (group,))) for group in groups]
     first = " ".join(sorted({name[0] for name in names}))
-    print(_SCRIPT[shell] % {"first": first, "cases": "\n".join(cases)})
+    script = files("bsrs").joinpath("data", "completion.bash").read_text() % {"first": first, "cases": "\n".join(cases)}
+    print(script if shell == "bash" else f"autoload -U +X bashcompinit && bashcompinit\n{script}", end="")
 
 
 def _below(names: Iterable[tuple[str, ...]], name: tuple[str, ...]) -> list[str]:
@@ -192,15 +194,3 @@ def _case(command: str, flags: dict[str, tuple[str, ...]], more: list[str]) -> s
     valued = [f'      {flag}) words="{" ".join(words)}" ;;' for flag, words in flags.items() if words]
     rest = f'      *) words="{" ".join([*more, *flags, "--help"])}" ;;'
     return "\n".join([f'    "{command} "*) case "$before" in', *valued, rest, "    esac ;;"])
-
-
-_BASH = """_bsrs() {
-  local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" words=""
-  case "${COMP_WORDS[*]:1:COMP_CWORD-1} " in
-    " ") words="%(first)s --help --version" ;;
-%(cases)s
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-}
-complete -o default -F _bsrs bsrs"""
-_SCRIPT = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}

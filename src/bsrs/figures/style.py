@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +16,11 @@ BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
 )  # fmt: skip
 GREY, WHITE = "#8A8A8A", "#FFFFFF"
 
-_SETTINGS: Any = {
-    "axes.axisbelow": True,
-    "axes.formatter.use_mathtext": True,
-    "axes.grid": True,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "pdf.fonttype": 42,  # text stays text
-    "svg.fonttype": "none",
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-}
-
 
 @contextmanager
 def project_style() -> Iterator[None]:
     """Everything drawn inside looks like the rest of the project."""
-    with matplotlib.rc_context(_SETTINGS):
+    with as_file(files("bsrs.figures").joinpath("project.mplstyle")) as path, matplotlib.rc_context(fname=path):
         yield
 
 
