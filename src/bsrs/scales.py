@@ -137,17 +137,8 @@ class Linear(ShapeScale):
 
 
 @dataclass(frozen=True)
-class Cosine(ShapeScale):
+class Cosine(Linear):
     """From `start` to `end` over `steps` steps along half a cosine: slow, fast, slow."""
-
-    depends_on_state = False
-
-    start: float
-    end: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        _check_schedule(self.steps, self.start, self.end)
 
     def __call__(self, step: int, state: Array = None) -> float:
         return self.end + (self.start - self.end) * 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
@@ -195,7 +186,7 @@ def _check_schedule(steps: int, *etas: float) -> None:
             raise BadInput(f"the schedule of eta has {eta}; expected finite numbers")
 
 
-_NAMED_SCALES: dict[str, type[Linear] | type[Cosine]] = {"linear": Linear, "cosine": Cosine}
+_NAMED_SCALES: dict[str, type[Linear]] = {"linear": Linear, "cosine": Cosine}
 
 
 def as_scale(eta: ShapeScale | Callable[..., Array] | float | str | Array) -> ShapeScale:

@@ -22,7 +22,7 @@ from torch import nn, optim
 
 from bsrs.errors import BadInput, unknown
 from bsrs.sb3.shaper import ModelShaper, Settings
-from bsrs.shaping import Bootstrapped, RandomDynamic, ShapeScale, Static
+from bsrs.shaping import Bootstrapped, Linear, RandomDynamic, ShapeScale, Static
 
 FUNCTION = "a function"
 WARNING = (
@@ -85,7 +85,8 @@ def _plain(value: Any) -> Any:
 
 def _kinds(name: str = "") -> dict[str, Any]:
     """Our own shape-scales and potentials."""
-    scales = [cls for cls in ShapeScale.__subclasses__() if cls.__module__.startswith("bsrs.")]
+    known = [*ShapeScale.__subclasses__(), *Linear.__subclasses__()]
+    scales = [cls for cls in known if cls.__module__.startswith("bsrs.")]
     potentials: list[Any] = [Bootstrapped, Static, RandomDynamic]
     return {cls.__name__: cls for cls in {"eta": scales, "potential": potentials}.get(name, [*scales, *potentials])}
 

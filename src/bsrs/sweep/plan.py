@@ -12,7 +12,7 @@ from typing import Any
 
 from bsrs.config.algorithms import find_algorithm, preset
 from bsrs.config.base import from_dict
-from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
+from bsrs.config.sweep import Options, RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown
@@ -155,11 +155,5 @@ def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
     """How one run of the sweep is carried out."""
     has_images = find_algorithm(config.algorithm).agent is not None and spec_of(config.env).is_image
     every = options.checkpoint_every or (50_000 if has_images else 10_000)
-    return RunOptions(
-        resume=True,
-        device=options.device,
-        threads=options.threads,
-        checkpoint_every=every,
-        tensorboard=options.tensorboard,
-        track=options.track,
-    )
+    shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}
+    return RunOptions(resume=True, threads=options.threads, checkpoint_every=every, **shared)
