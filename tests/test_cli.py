@@ -88,6 +88,8 @@ def test_theory(capsys):
         ("tabular sweep --eta high", "high"),
         ("tabular sweep --goal jump", "jump"),
         ("tabular swep", "did you mean sweep"),
+        ("report", "no folder is named"),
+        ("recommend", "no folder is named"),
         ("tablular", "did you mean tabular"),
     ],
 )

@@ -148,7 +148,7 @@ def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None
             say(f"{run.name} is damaged and counts nowhere: {why}")
     found = recommend_eta(series_of(found_runs))
     if not found:
-        where = ", ".join(map(str, folders))
+        where = ", ".join(map(str, folders)) or "no folder is named"
         raise BadInput(f"{where}: no ended run with an eta other than 0; expected a sweep over eta")
     if json:
         print_json({"recommendations": [_record(each) for each in found]})

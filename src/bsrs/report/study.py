@@ -40,6 +40,8 @@ class Study:
 
 def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[str] = ()) -> Study:
     """All runs in `folders`, with the claims and figures that `bsrs reproduce` left there."""
+    if not folders:
+        raise BadInput("no folder is named; expected one or more that hold runs")
     runs: list[RunRecord] = []
     unreadable: dict[Path, str] = {}
     for folder in folders:
