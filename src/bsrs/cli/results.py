@@ -140,13 +140,10 @@ def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None
     from bsrs.stats.recommend import recommend as recommend_eta
     from bsrs.stats.records import read_runs, series_of
 
-    found_runs = []
-    for folder in folders:
-        read, damaged = read_runs(folder)
-        found_runs += read
-        for run, why in damaged.items():
-            say(f"{run.name} is damaged and counts nowhere: {why}")
-    found = recommend_eta(series_of(found_runs))
+    read, damaged = read_runs(*folders)
+    for run, why in damaged.items():
+        say(f"{run.name} is damaged and counts nowhere: {why}")
+    found = recommend_eta(series_of(read))
     if not found:
         where = ", ".join(map(str, folders)) or "no folder is named"
         raise BadInput(f"{where}: no ended run with an eta other than 0; expected a sweep over eta")

@@ -6,6 +6,7 @@ no seal and are read without; model and timing may be missing from any, for many
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -102,10 +103,10 @@ def _check_evaluations(
         raise Damaged(f"{folder / 'metrics.jsonl'} lacks evaluations of a run that finished at step {result['step']}")
 
 
-def read_runs(root: Path) -> tuple[list[RunRecord], dict[Path, str]]:
-    """Every run in `root` and below, and the folders of those that are damaged with the reason."""
+def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
+    """Every run in `roots` and below, and the folders of those that are damaged with the reason."""
     runs, damaged = [], {}
-    for folder in run_folders(root):
+    for folder in itertools.chain.from_iterable(map(run_folders, roots)):
         try:
             runs.append(read_run(folder))
         except BadInput as error:
