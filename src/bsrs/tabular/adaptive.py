@@ -33,7 +33,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from bsrs.errors import BadInput, unknown
-from bsrs.tabular.backup import Backup, Point
+from bsrs.tabular.backup import Backup, Found, Point
 from bsrs.tabular.mdp import Floats
 
 Complexes = npt.NDArray[np.complexfloating[Any]]
@@ -129,16 +129,6 @@ RULES: dict[str, tuple[Rule, int | None]] = {
 Trail = tuple[float, "Trail"] | None
 
 
-@dataclass(frozen=True, eq=False)
-class Accelerated:
-    """The end of a safeguarded iteration."""
-
-    point: Point
-    converged: bool
-    residuals: Floats  # (applications,) in the order of evaluation, those of refused proposals too
-    schedule: Floats  # eta of each step on the way to the last point; for an eta(s), its least-squares mean
-
-
 def accelerate(
     backup: Backup,
     start: Floats,
@@ -148,7 +138,7 @@ def accelerate(
     max_steps: int,
     memory: int = 5,
     watch: Callable[[int, float], None] | None = None,
-) -> Accelerated:
+) -> Found:
     """Iterate from `start` with the rule of this name until the sup-norm of B U - U is below `tol`.
 
     `memory` is Anderson's m; `watch` is called with the count of applications and the residual.
@@ -163,16 +153,12 @@ def accelerate(
         run.step()
         if watch is not None:
             watch(run.ledger.applications, run.best.point.residual)
-    best = run.best
-    return Accelerated(best.point, best.point.residual < tol, np.array(run.residuals), _schedule(best.trail))
-
-
-def _schedule(trail: Trail) -> Floats:
-    etas = []
+    etas, trail = [], run.best.trail
     while trail is not None:
         eta, trail = trail
         etas.append(eta)
-    return np.array(etas[::-1])
+    point = run.best.point
+    return Found(point.value, point.residual < tol, np.array(run.residuals), np.array(etas[::-1]))
 
 
 @dataclass(frozen=True, eq=False)

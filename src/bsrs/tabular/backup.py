@@ -42,6 +42,17 @@ class Point:
         return self.image - self.value
 
 
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The end of an iteration on value functions."""
+
+    value: Floats  # (S,)
+    converged: bool
+    residuals: Floats  # (applications,) in the order of evaluation; see `Solution`
+    schedule: Floats | None = None  # eta of each step on the way; for an eta(s), its least-squares mean
+    sweeps: int = 0  # applications of a policy's own operator, each about 1 / A of the work
+
+
 class Backup:
     """B of one MDP and discount."""
 

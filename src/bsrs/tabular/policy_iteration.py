@@ -19,12 +19,11 @@ repeated: the sweeps, or `midrange`'s maximisation.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from bsrs.tabular.backup import Backup, Chain
+from bsrs.tabular.backup import Backup, Chain, Found
 from bsrs.tabular.mdp import Floats, Ints
 
 Watch = Callable[[int, float], None]
@@ -38,16 +37,6 @@ SHARE, ALLOWANCE = 0.05, 2.0
 # sweeps to make, what the purse holds, refusals in a row, maximisations to wait before sweeps are tried again
 Plan = tuple[int, float, int, int]
 FIRST_PLAN: Plan = (0, 0.0, 0, 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Bounded:
-    """A value function within a known distance of the optimum."""
-
-    value: Floats  # (S,)
-    converged: bool
-    residuals: Floats  # (applications,) half of each width: what compares with a sup-norm residual
-    sweeps: int  # applications of a policy's own operator, each about 1 / A of the work
 
 
 def plan_sweeps(  # compiled in `small`, so that both drivers decide alike
@@ -80,7 +69,7 @@ def modified_policy_iteration(
     max_steps: int,
     most_sweeps: int = MOST_SWEEPS,
     watch: Watch | None = None,
-) -> Bounded:
+) -> Found:
     """Maximise, follow the greedy policy for as many sweeps as pay, remove the constant mode; again."""
     chain = None
     value, out, omega = value.copy(), np.empty_like(value), 1.0 + eta
@@ -109,7 +98,7 @@ def modified_policy_iteration(
             value += backup.gamma / (1.0 - backup.gamma) * (low + high) / 2
     # Around U itself the interval for V* is (low, high) / (1 - gamma), as wide as that around B U after one more B.
     middle = np.asarray(value + (low + high) / 2 / (1.0 - backup.gamma))
-    return Bounded(middle, after < tol, np.array(residuals), sweeps)
+    return Found(middle, after < tol, np.array(residuals), sweeps=sweeps)
 
 
 midrange = partial(modified_policy_iteration, most_sweeps=0)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bsrs.errors import BadInput, unknown
 from bsrs.tabular.adaptive import accelerate
-from bsrs.tabular.backup import Backup, is_large
+from bsrs.tabular.backup import Backup, Found, is_large
 from bsrs.tabular.iterate import Batch, Outcome, Watch, solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import greedy_policy, state_value
@@ -84,12 +84,10 @@ def solve(
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
     value = backup.first_value(first)
     if method == "iterate":
-        found = accelerate(backup, value, cast(str, eta), memory=memory, **limits)
-        how = {"method": eta, "schedule": found.schedule}
-        return _solution(backup, found.point.value, found.residuals, found.converged, **how)
+        rule = cast(str, eta)
+        return _solution(backup, accelerate(backup, value, rule, memory=memory, **limits), rule)
     run = midrange if method == "midrange" else modified_policy_iteration
-    end = run(backup, value, eta=_one_number(method, eta), **limits)
-    return _solution(backup, end.value, end.residuals, end.converged, method=method, sweeps=end.sweeps)
+    return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
 
 
 def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
@@ -136,12 +134,13 @@ def _solve_small(
     return Solution(q, value, policy, count, residuals, outcome, 0.0, gamma, method, sweeps=sweeps)
 
 
-def _solution(backup: Backup, value: Floats, residuals: Floats, converged: bool, **how: Any) -> Solution:
+def _solution(backup: Backup, found: Found, method: str) -> Solution:
     """Read Q out at the end: the last application once more, this time keeping what it saw; so it is not counted."""
-    q = backup.q(value)
-    outcome: Outcome = "converged" if converged else "exhausted"
+    q, count = backup.q(found.value), len(found.residuals)
     best = state_value(q, backup.temperature)
-    return Solution(q, best, greedy_policy(q), len(residuals), residuals, outcome, 0.0, backup.gamma, **how)
+    outcome: Outcome = "converged" if found.converged else "exhausted"
+    end = found.residuals, outcome, 0.0, backup.gamma, method, found.schedule, found.sweeps
+    return Solution(q, best, greedy_policy(q), count, *end)
 
 
 def _constant_solution(batch: Batch, eta: Floats, gamma: float) -> Solution:
