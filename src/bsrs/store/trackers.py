@@ -2,26 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from bsrs.config.base import identity, to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import optional
 
 TrackerName = Literal["tensorboard", "wandb"]
-
-
-class Tracker(Protocol):
-    """Takes numbers."""
-
-    def log(self, values: dict[str, float], step: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
-    """The trackers of a run that goes on at `first_step`."""
-    return [TensorBoard(folder, first_step) if name == "tensorboard" else WandB(folder, config) for name in names]
 
 
 def numbers(line: dict[str, Any], kind: str) -> dict[str, float]:
@@ -67,3 +54,11 @@ class WandB:
 
     def close(self) -> None:
         self._run.finish()
+
+
+Tracker = TensorBoard | WandB
+
+
+def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
+    """The trackers of a run that goes on at `first_step`."""
+    return [TensorBoard(folder, first_step) if name == "tensorboard" else WandB(folder, config) for name in names]
