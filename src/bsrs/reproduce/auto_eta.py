@@ -15,6 +15,7 @@ from bsrs.reproduce.claims import SEED, Claim, Scope, Value, area, final, gain, 
 from bsrs.stats import Comparison, Interval, Verdict, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
+from bsrs.stats.summary import of_seeds
 
 MARGIN = 0.05  # of the range between the best and the worst constant
 MEASURES: dict[str, Value] = {"mean over training": area, "end": final}
@@ -65,7 +66,7 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
     seeds = sorted(set.intersection(*(set(each.seeds) for runs in complete.values() for each in runs.values())))
     columns: dict[str, list[Array]] = {name: [] for name in complete}
     for env in envs:
-        scores = {name: _of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
+        scores = {name: of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
         constants = [
             float(each.mean()) for name, each in scores.items() if not isinstance(complete[name][env].eta, str)
         ]
@@ -73,10 +74,6 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
         for name, each in scores.items():
             columns[name].append((each - scores["plain"].mean()) / unit)
     return {name: np.stack(each, axis=1) for name, each in columns.items()}
-
-
-def _of_seeds(series: Series, seeds: Sequence[int], value: Value) -> Array:
-    return value(series)[[series.seeds.index(seed) for seed in seeds]]
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -69,7 +69,12 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
 def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
     """The value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
     seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
-    return [value(each)[[each.seeds.index(seed) for seed in seeds]] for each in series]
+    return [of_seeds(each, seeds, value) for each in series]
+
+
+def of_seeds(series: Series, seeds: Sequence[int], value: Callable[[Series], Array]) -> Array:
+    """The value of the runs with these seeds, in their order."""
+    return value(series)[[series.seeds.index(seed) for seed in seeds]]
 
 
 def mean_advantage(x: Array, y: Array, floor: float) -> Array:
@@ -125,13 +130,9 @@ def atari_games(series: Sequence[Series]) -> Games | None:
 
     def of_eta(eta: float, values: Callable[[Series], Array]) -> Array:
         """(..., seeds, games)"""
-        return np.stack([human_normalised(_of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
+        return np.stack([human_normalised(of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
 
     curves = {eta: of_eta(eta, lambda each: each.curves[:, : len(steps)]) for eta in etas}  # (seeds, steps, games)
     final = {eta: of_eta(eta, lambda each: each.final) for eta in etas}
     swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
     return Games(tuple(games), tuple(etas), tuple(seeds), steps, swapped, final)
-
-
-def _of_seeds(series: Series, seeds: Sequence[int], values: Callable[[Series], Array]) -> Array:
-    return values(series)[[series.seeds.index(seed) for seed in seeds]]
