@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from bsrs.agents.diagnostics import Diagnostics
 from bsrs.config.algorithms import preset
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
@@ -273,3 +274,27 @@ def test_json_of_metrics_has_no_nan(tmp_path: Path) -> None:
     run([small(eta=1e30, learning_rate=0.1, steps=600)], [tmp_path / "run"], QUIET)
     for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_what_updates_saw_is_the_same_after_a_checkpoint_at_any_of_them() -> None:
+    """Means of 40 updates, against NumPy's, and to the last bit against those of members put back after 1, 32 or 35."""
+
+    def fresh() -> Diagnostics:
+        return Diagnostics(["value", "square"], lambda value, other: (value, other.square()), 2, 0.9)
+
+    seen = torch.randn(40, 2, 2, 7, generator=torch.Generator().manual_seed(0))  # updates, tensors, members, rows
+    whole = fresh()
+    for update in seen:
+        whole.add(*update)
+    expected = whole.read()
+    means = np.stack([seen[:, 0].mean(dim=(0, 2)), seen[:, 1].square().mean(dim=(0, 2))], axis=1)
+    np.testing.assert_allclose([[each["value"], each["square"]] for each in expected], means, rtol=1e-5)
+    for stop in (1, 32, 35):
+        first, second = fresh(), fresh()
+        for update in seen[:stop]:
+            first.add(*update)
+        for member in range(2):
+            second.load_state(member, first.state(member))
+        for update in seen[stop:]:
+            second.add(*update)
+        assert second.read() == expected
