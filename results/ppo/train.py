@@ -17,7 +17,8 @@ import bsrs.sb3
 
 ETAS = (0.0, 0.5, 1.0)
 SEEDS = range(10)
-STEPS, EVAL_EVERY, EVAL_EPISODES, ENVS = 100_000, 5_000, 8, 8
+# The zoo's schedules are for 100,000 steps; CartPole is learnt in the first 20,000, and the run ends there.
+SCHEDULE, STEPS, EVAL_EVERY, EVAL_EPISODES, ENVS = 100_000, 20_000, 1_000, 8, 8
 
 
 def train(eta: float, seed: int) -> dict[str, object]:
@@ -45,9 +46,9 @@ def train(eta: float, seed: int) -> dict[str, object]:
         step = values["self"].num_timesteps
         if step >= EVAL_EVERY * (len(scores) + 1):
             scores[step] = evaluate_policy(model, env, EVAL_EPISODES, return_episode_rewards=True)[0]
-        return True
+        return bool(step < STEPS)
 
-    model.learn(STEPS, callback=evaluate)
+    model.learn(SCHEDULE, callback=evaluate)
     return {"eta": eta, "seed": seed, "steps": list(scores), "scores": list(scores.values())}
 
 
