@@ -158,7 +158,8 @@ def results(study: Study) -> Figure:
             ticks[at] = f"η = {eta_label(series.eta)}"
             at += 1
         seeds, steps = len(paired(members[-1], baseline)[0]), members[-1].config.steps
-        about = f"{task.env}\n{task.algorithm.upper()}, {seeds} seeds, {steps // 1000:,}k steps"
+        tuned = "tuned " * ("zoo" in str(task.sweep))
+        about = f"{task.env}\n{tuned}{task.algorithm.upper()}, {seeds} seeds, {steps // 1000:,}k steps"
         where = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 8}
         ax.text(-0.12, (top + at - 1) / 2, about, **where)
         at += 0.5
