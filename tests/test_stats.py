@@ -14,7 +14,6 @@ from hypothesis.extra.numpy import arrays
 from bsrs import stats
 from bsrs.errors import BadInput
 from bsrs.rng import stream
-from bsrs.stats.comparison import BEST_LEVEL
 
 SHAPES = st.tuples(st.integers(2, 5), st.integers(1, 4))
 NUMBERS = st.floats(-100, 100).map(lambda x: round(x, 3))
@@ -275,7 +274,7 @@ def test_the_interval_of_the_best_agrees_with_its_test() -> None:
         scores = stream(trial, "best").normal(loc=[[0.0], [0.5], [1.0], [2.0]], size=(4, 8))
         best = stats.best_of(scores[1:], scores[0])
         assert best.gain.low <= best.gain.mean <= best.gain.high
-        assert (best.gain.low > 0) == (best.gain.p / 2 <= BEST_LEVEL)
+        assert (best.gain.low > 0) == (best.gain.p <= 0.05)
         held += best.gain.verdict == "holds"
     assert 20 < held < 60
 
