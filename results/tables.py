@@ -18,8 +18,7 @@ from bsrs.reproduce.claims import SEED, Claim, area, final, gain, means
 from bsrs.reproduce.continuous import draw_variants
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.stats import Interval, bootstrap, mean, paired_difference
-from bsrs.stats.aggregates import Array
+from bsrs.stats import Interval, area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
@@ -112,20 +111,20 @@ def runs_table() -> Iterator[str]:
 
 def ppo_table() -> Iterator[str]:
     """Of the runs that ppo/train.py leaves: SB3's own training loop has no records of ours."""
-    runs = [json.loads(path.read_text()) for path in sorted((HERE / "ppo" / "runs").glob("*.json"))]
-    scores: dict[float, dict[int, Array]] = {}
-    for run in runs:
-        scores.setdefault(run["eta"], {})[run["seed"]] = np.mean(run["scores"], axis=1)
+    scores: dict[float, dict[int, tuple[float, float]]] = {}  # over training and at the end
+    for path in sorted((HERE / "ppo" / "runs").glob("*.json")):
+        run = json.loads(path.read_text())
+        curve = np.array(run["steps"]), np.mean(run["scores"], axis=1)
+        scores.setdefault(run["eta"], {})[run["seed"]] = float(area_under_curve(*curve)), float(final_score(*curve))
     yield "| eta | seeds | mean over training | against eta = 0 | p | score at the end |"
     yield "|---|---|---|---|---|---|"
     for eta, own in sorted(scores.items()):
-        seeds = sorted(own)
-        curves = np.stack([own[seed] for seed in seeds])
-        over, zero = curves.mean(axis=1), np.array([scores[0.0][seed].mean() for seed in seeds])
-        effect = paired_difference(over, zero, seed=SEED) if eta else None
-        shown = [words(bootstrap(mean, each[:, None], seed=SEED)) for each in (over, curves[:, -2:].mean(axis=1))]
+        each = np.array([own[seed] for seed in sorted(own)])  # (seeds, 2)
+        zero = np.array([scores[0.0][seed] for seed in sorted(own)])
+        effect = paired_difference(each[:, 0], zero[:, 0], seed=SEED) if eta else None
+        over, end = (words(bootstrap(mean, column[:, None], seed=SEED)) for column in each.T)
         against = f"{effect} | {effect.p:.2g}" if effect else " | "
-        yield f"| {eta:g} | {len(seeds)} | {shown[0]} | {against} | {shown[1]} |"
+        yield f"| {eta:g} | {len(each)} | {over} | {against} | {end} |"
 
 
 def words(score: Interval) -> str:
