@@ -21,9 +21,10 @@ from bsrs.cli.tabular import PAGE
 from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, eta_colours, eta_label, new_figure, project_style
 from bsrs.report import Study, read_study, write_report
 from bsrs.reproduce.anatomy import draw_anatomy
-from bsrs.stats import Interval, area_under_curve, bootstrap, mean
+from bsrs.reproduce.claims import area
+from bsrs.stats import Interval, bootstrap, mean
 from bsrs.stats.records import Series, Task
-from bsrs.stats.summary import baseline_of, floor_of
+from bsrs.stats.summary import baseline_of, floor_of, on_shared_seeds
 from bsrs.tabular import MDP, GridMap, bellman, expected_next, grid_mdp, solve, state_value
 from bsrs.tabular.grids import MOVES
 
@@ -183,10 +184,7 @@ def relative_gain(series: Series, baseline: Series, floor: float) -> Interval:
 
 def paired(series: Series, baseline: Series) -> list[np.ndarray]:
     """Mean score over training of both on the seeds that they share: (seeds, 1) each."""
-    shared = sorted(set(series.seeds) & set(baseline.seeds))
-    areas = [area_under_curve(each.steps, each.curves) for each in (series, baseline)]
-    indices = [[each.seeds.index(seed) for seed in shared] for each in (series, baseline)]
-    return [area[index][:, None] for area, index in zip(areas, indices, strict=True)]
+    return [scores[:, None] for scores in on_shared_seeds(area, series, baseline)]
 
 
 def choosing_eta(study: Study) -> Figure:
@@ -200,8 +198,7 @@ def choosing_eta(study: Study) -> Figure:
     colours = eta_colours(sorted({series.eta for members in by_task.values() for series in members}))
     for ax, (task, members) in zip(axes.flat, by_task.items(), strict=False):
         for at, series in enumerate(members):
-            area = area_under_curve(series.steps, series.curves)[:, None]
-            score = bootstrap(mean, area, seed=0)
+            score = bootstrap(mean, series.area[:, None], seed=0)
             ax.plot([at, at], [score.low, score.high], color=colours[series.eta], linewidth=2)
             ax.plot(at, score.estimate, "o", color=colours[series.eta], markersize=5)
             if series.eta == 0:

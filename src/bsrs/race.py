@@ -15,7 +15,6 @@ from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.stats.comparison import FEWEST_SEEDS
-from bsrs.stats.curves import area_under_curve
 from bsrs.stats.records import read_runs, series_of
 from bsrs.sweep.conduct import Summary, run_sweep
 
@@ -69,6 +68,5 @@ def _scores(root: Path, ran: set[TrainingConfig]) -> dict[TrainingConfig, float]
     """Mean score over training of every run that has ended; what was tried and has none is last."""
     found = dict.fromkeys(ran, -inf)
     for series in series_of(read_runs(root)[0]) if root.exists() else []:
-        scores = area_under_curve(series.steps, series.curves)
-        found |= {run.config: float(score) for run, score in zip(series.runs, scores, strict=True)}
+        found |= {run.config: float(score) for run, score in zip(series.runs, series.area, strict=True)}
     return found

@@ -60,7 +60,6 @@ class Population:
         self.config = config = configs[0]
         shapings = [Shaping(shaper_eta(c), potential) for c, potential in zip(configs, potentials, strict=True)]
         self.shaper = Shaper(shapings if shaping is None else [shaping] * self.size)
-        self._reviews_returns = self.shaper.reviews_returns
         returns = [NStep(c.n_step, c.gamma) for c in configs]
         self.replays = Replays(spec, config.buffer_size, config.n_envs, self.size, returns)
         self.streams = {name: [stream(c.seed, name) for c in configs] for name in streams}
@@ -107,7 +106,7 @@ class Population:
 
         `values` has V of the online and of the target network for states (P, N, *obs).
         """
-        wanted, config = self._reviews_returns, self.config
+        wanted, config = self.shaper.reviews_returns, self.config
         due = step > config.learning_starts and times_due(step, config.n_envs, max(round(period), 1))
         if not due or not any(wanted):
             return

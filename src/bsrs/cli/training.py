@@ -156,7 +156,7 @@ def _sweep(sweep: SweepConfig, arguments: HowToSweep, name: str) -> None:
         from bsrs.race import run_race
 
         summary = run_race(configs, out, arguments)
-        print(f"{out}: {len(configs)} runs at most; {_ended(summary)}")
+        print(f"{out}: {len(configs)} runs at most; {', '.join(_ended(summary)) or 'all done before'}")
     else:
         from bsrs.sweep.conduct import run_sweep
 
@@ -202,15 +202,14 @@ def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOpti
 
 def _told(summary: Summary, planned: int) -> str:
     before = planned - len(summary.statuses) - len(summary.problems)
-    words = [_ended(summary)] if len(summary.statuses) + len(summary.problems) else []
-    return f"{planned} runs: {', '.join([*words, *[f'{before} done before'][:before]])}"
+    words = _ended(summary) + ([f"{before} done before"] if before else [])
+    return f"{planned} runs: {', '.join(words)}"
 
 
-def _ended(summary: Summary) -> str:
+def _ended(summary: Summary) -> list[str]:
     states = Counter(status.state for status in summary.statuses)
     words = [f"{number} {state}" for state, number in sorted(states.items())]
-    words += [f"{len(summary.problems)} without a result"] if summary.problems else []
-    return ", ".join(words) or "all done before"
+    return words + ([f"{len(summary.problems)} without a result"] if summary.problems else [])
 
 
 def _setting(text: str) -> tuple[str, Any]:

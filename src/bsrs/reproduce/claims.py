@@ -15,7 +15,6 @@ from bsrs.stats import (
     Comparison,
     Interval,
     Verdict,
-    area_under_curve,
     best_of,
     bootstrap,
     holm,
@@ -137,7 +136,7 @@ def final(series: Series) -> Array:
 
 def area(series: Series) -> Array:
     """Mean score over training: high for what learns soon."""
-    return area_under_curve(series.steps, series.curves)
+    return series.area
 
 
 def too_small(series: Sequence[Series], scope: Scope) -> str:

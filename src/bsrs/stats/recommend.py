@@ -10,7 +10,6 @@ import numpy as np
 
 from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import FEWEST_SEEDS, Comparison, best_of
-from bsrs.stats.curves import area_under_curve
 from bsrs.stats.records import Series, Task
 from bsrs.stats.summary import baseline_of, floor_of, on_shared_seeds
 
@@ -58,7 +57,7 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
     if baseline is None:
         return Recommendation(task, variant, 0.0, "eta = 0 was not run: without it nothing shows whether shaping helps")
     candidates = _with_seeds(candidates, baseline)
-    *each, zero = on_shared_seeds(_area, *candidates, baseline)
+    *each, zero = on_shared_seeds(lambda each: each.area, *candidates, baseline)
     if not candidates or len(zero) < 2:
         words = "every eta needs the same seeds, at least 2, and 6 for a verdict: keep 0 until then"
         return Recommendation(task, variant, 0.0, words)
@@ -79,10 +78,6 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
     else:
         sentence = f"no evidence that any eta helps here: keep 0 (eta = {label}: {over}); {_told(more)}"
     return Recommendation(task, variant, 0.0, sentence, gain, eta, more)
-
-
-def _area(series: Series) -> Array:
-    return area_under_curve(series.steps, series.curves)
 
 
 def _with_seeds(candidates: Sequence[Series], baseline: Series) -> list[Series]:

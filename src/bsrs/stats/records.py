@@ -15,7 +15,7 @@ from bsrs.config.base import to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
-from bsrs.stats.curves import final_score
+from bsrs.stats.curves import area_under_curve, final_score
 from bsrs.store.read import ENDED, RunRecord, Task, read_run, read_runs
 
 
@@ -51,6 +51,11 @@ class Series:
     def diverged(self) -> int:
         """How many of the runs diverged."""
         return sum(run.outcome == "diverged" for run in self.runs)
+
+    @property
+    def area(self) -> Array:
+        """Mean score over training, (runs,)"""
+        return area_under_curve(self.steps, self.curves)
 
     @property
     def final(self) -> Array:

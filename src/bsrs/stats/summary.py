@@ -12,7 +12,7 @@ from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, mean
 from bsrs.stats.atari import game_name, human_normalised, reference_scores
 from bsrs.stats.comparison import improvement, relative_advantage
-from bsrs.stats.curves import area_under_curve, steps_to_threshold
+from bsrs.stats.curves import steps_to_threshold
 from bsrs.stats.records import Series, Task
 from bsrs.stats.resampling import Interval, bootstrap
 
@@ -46,7 +46,7 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
     baseline = baseline_of(series, everything)
     floor = floor_of(series.task, everything)
     final = series.final[:, None]  # (runs, 1 task)
-    area = area_under_curve(series.steps, series.curves)[:, None]
+    area = series.area[:, None]
     better = advantage = None
     steps_to_level = np.nan
     if baseline is not None:
