@@ -103,15 +103,19 @@ def test_the_estimate_counts_what_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     assert measure.core_seconds(tasks_left(sweep, tmp_path, OPTIONS)) == pytest.approx((180 + 600) * 0.01)
 
 
-def test_the_measurement_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("learning_starts", [0, 10_000])
+def test_the_measurement_times_random_play_and_learning(
+    learning_starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bsrs.agents.dqn import DQNAgent
 
-    updated = []
-    real = DQNAgent.update
-    monkeypatch.setattr(DQNAgent, "update", lambda self, step: updated.append(step) or real(self, step))
-    task = tasks_left(expand(small_sweep(fields={"learning_starts": 10_000, "steps": 20_000})), tmp_path, OPTIONS)[0]
+    learned = []
+    real = DQNAgent.gradient_step
+    monkeypatch.setattr(DQNAgent, "gradient_step", lambda *args: learned.append(1) or real(*args))
+    fields = {"learning_starts": learning_starts, "steps": 20_000, "train_freq": 1, "gradient_steps": 1}
+    task = tasks_left(expand(small_sweep(fields=fields)), tmp_path, OPTIONS)[0]
     assert measure.step_seconds(task, 0.0) > 0
-    assert max(updated) >= 2 * measure.WARM_UP
+    assert len(learned) == pytest.approx(measure.WARM_UP, abs=1)  # of twice as many steps
     assert not list(tmp_path.iterdir())
 
 

@@ -49,10 +49,7 @@ def step_seconds(task: Task, seconds: float) -> float:
     from bsrs.train import Loop
 
     torch.set_num_threads(task.options.threads or torch.get_num_threads())
-    configs = list(task.configs)
-    if hasattr(configs[0], "learning_starts"):  # its random play at the start is cut short
-        soon = min(configs[0].learning_starts, WARM_UP)
-        configs = [dataclasses.replace(config, learning_starts=soon) for config in configs]  # type: ignore[call-arg]
+    configs = [_learning_soon(config) for config in task.configs]
     config = configs[0]
     loop = Loop(
         make_agent(configs, task.options.device), config, [c.seed for c in configs], [Records() for _ in configs]
@@ -65,6 +62,12 @@ def step_seconds(task: Task, seconds: float) -> float:
         member.envs.close()
     eval_steps = config.eval_episodes * sum(lengths) / len(lengths)
     return learning + random_play * eval_steps / max(config.eval_every or config.steps, 1)
+
+
+def _learning_soon(config: TrainingConfig) -> TrainingConfig:
+    """The run with just the timed random steps at its start: an evaluation step costs as much as one of them."""
+    has_random_play = hasattr(config, "learning_starts")
+    return dataclasses.replace(config, learning_starts=WARM_UP) if has_random_play else config  # type: ignore[call-arg]
 
 
 def _time_steps(loop: Any, steps: int, seconds: float) -> float:
