@@ -25,12 +25,13 @@ from bsrs.stats.summary import baseline_of
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
-# Where the runs of the experiments are, and which of them belong; the other experiments need a cluster.
-EXPERIMENT_RUNS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "atari": ("atari", lambda config: True),
-    "pendulum": ("pendulum", lambda config: True),
-    "rescaling": ("cartpole", lambda config: config.potential_network == "online"),
-    "target-ablation": ("cartpole", lambda config: config.control == "none"),
+# Where the runs of the experiments are, its figure in the first folder, and which of them belong; the other experiments
+# need a cluster.
+EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
+    "atari": (("atari",), lambda config: True),
+    "pendulum": (("pendulum",), lambda config: config.potential == "policy"),
+    "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
+    "target-ablation": (("cartpole",), lambda config: config.control == "none"),
 }
 
 
@@ -70,7 +71,7 @@ def claims_table(claims: Sequence[Claim]) -> Iterator[str]:
 
 def experiment_claims() -> Iterator[Claim]:
     for name, experiment in EXPERIMENTS.items():
-        found = records(*EXPERIMENT_RUNS[name]) if name in EXPERIMENT_RUNS else []
+        found = runs_of(name) if name in EXPERIMENT_RUNS else []
         if found or experiment.preset.startswith("paper-"):
             yield from experiment.claims(found)
 
@@ -134,13 +135,13 @@ def words(score: Interval) -> str:
 
 def draw() -> None:
     with project_style():
-        for name, (folder, belongs) in EXPERIMENT_RUNS.items():
-            if found := records(folder, belongs):
-                save(folder, EXPERIMENTS[name].draw(found))
+        for name, (own, _) in EXPERIMENT_RUNS.items():
+            if found := runs_of(name):
+                save(own[0], EXPERIMENTS[name].draw(found))
         for folder in OWN_PAGES:
             if found := records(folder):
                 save(folder, EXPERIMENTS[folder].draw(found))
-        for folder in set(folders()) - {"pong", *OWN_PAGES, *(folder for folder, _ in EXPERIMENT_RUNS.values())}:
+        for folder in set(folders()) - {"pong", *OWN_PAGES, *(own[0] for own, _ in EXPERIMENT_RUNS.values())}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
 
@@ -168,11 +169,14 @@ def folders() -> list[str]:
 
 
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
-    if not (HERE / folder).is_dir():
-        return []
     runs, broken = read_runs(HERE / folder)
     assert not broken, broken
     return series_of([run for run in runs if belongs(run.config)])
+
+
+def runs_of(experiment: str) -> list[Series]:
+    own, belongs = EXPERIMENT_RUNS[experiment]
+    return [each for folder in own for each in records(folder, belongs)]
 
 
 if __name__ == "__main__":

@@ -201,6 +201,20 @@ def test_variants_are_compared_at_the_same_eta_and_seed(
     assert [line.get_linestyle() for line in ax.lines] == ["-", "-", "--", "--"]
 
 
+def test_the_split_potential_is_judged_where_there_are_runs_of_it(tmp_path: Path) -> None:
+    for seed in range(7):
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed), made_up_curve("CartPole-v1", 0.0, seed).tolist())
+        for lead, network in enumerate(("split", "target", "online")):
+            curve = made_up_curve("CartPole-v1", 1.0, seed) + lead * (5 + 0.1 * seed)
+            write_run(tmp_path, config("CartPole-v1", 1.0, seed, potential_network=network), curve.tolist())
+    series = _series(tmp_path)
+    *_, split = judge_target_ablation(series, SCOPE)
+    assert "online beats split in 100% of runs" in split.shown
+    assert split.verdict == "holds"
+    lines = draw_variants("three", series)["three"].axes[0].lines
+    assert {line.get_linestyle() for line in lines} == {"-", "--", ":"}
+
+
 def test_theory_verdicts() -> None:
     assert _verdicts(judge_theory()) == [
         "holds",  # contraction

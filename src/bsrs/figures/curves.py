@@ -21,7 +21,8 @@ class Curve:
     colour: str
     steps: Array  # (steps,)
     score: Interval  # (steps,)
-    dashed: bool = False
+    line: str = "-"
+    """Its style, as Matplotlib writes it."""
     standard_error: Array | None = None  # (steps,)
 
 
@@ -29,7 +30,7 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
     """Score against env steps. A band without a width (a single run) is not drawn."""
     for curve in curves:
         estimate, low, high = (np.asarray(x) for x in (curve.score.estimate, curve.score.low, curve.score.high))
-        baseline = curve.colour == BLACK and not curve.dashed
+        baseline = curve.colour == BLACK and curve.line == "-"
         known = np.isfinite(low) & np.isfinite(high)
         ax.fill_between(curve.steps, low, high, where=known.tolist(), color=curve.colour, alpha=0.13, linewidth=0)
         if curve.standard_error is not None:
@@ -40,7 +41,7 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
             estimate,
             color=curve.colour,
             label=curve.label,
-            linestyle="--" if curve.dashed else "-",
+            linestyle=curve.line,
             linewidth=2.0 if baseline else 1.5,
             marker="o" if len(curve.steps) == 1 else None,
             zorder=3 if baseline else 2,

@@ -28,6 +28,7 @@ from bsrs.stats.summary import on_shared_seeds
 
 SEED = 0
 BAND_DRAWS = 400
+LINES = ("-", "--", ":", "-.")
 
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 
@@ -210,7 +211,7 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Mean score over runs against steps, for each series of one task; dashed from the second variant on."""
+    """Mean score over runs against steps, for each series of one task; each variant has a line style."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
@@ -221,7 +222,7 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
             colours[each.eta],
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS),
-            dashed=variants.index(each.variant) > 0,
+            line=LINES[variants.index(each.variant) % len(LINES)],
             standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
         )
         for each in series

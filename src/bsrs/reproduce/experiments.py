@@ -100,7 +100,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
     "mujoco": Experiment("paper-mujoco", partial(draw_variants, "mujoco"), judge_mujoco, cluster=True),
     "target-ablation": Experiment(
-        "paper-target-ablation", partial(draw_variants, "target-ablation"), judge_target_ablation
+        "paper-target-ablation",
+        partial(draw_variants, "target-ablation"),
+        judge_target_ablation,
+        is_wanted=lambda config: config.eta != 0.0 or getattr(config, "potential_network", "") == "online",
     ),
     "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted, table=auto_table),
     "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),

@@ -173,7 +173,7 @@ def _draw_learning(numbers: Study) -> Figure:
     figure, axes = new_figure(9.6, 3.4, 1, 2)
     for ax, env in zip(axes, ENVS, strict=True):
         curves = [
-            LearningLine(curve.rule, colour, curve.steps, curve.error, dashed=colour == ORANGE)
+            LearningLine(curve.rule, colour, curve.steps, curve.error, line="--" if colour == ORANGE else "-")
             for curve, colour in zip([c for c in numbers.learning if c.env == env], RULE_COLOURS, strict=True)
         ]
         learning_curves(ax, curves, score="distance from V* (sup-norm)", legend="").set_title(env)
