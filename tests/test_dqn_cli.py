@@ -27,17 +27,17 @@ def fails(capsys: pytest.CaptureFixture[str], words: str, out: Path) -> str:
     return error
 
 
-def test_a_run_and_its_film(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_and_its_video(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     train("--env CartPole-v1 --eta 2 --double", out)
     assert "finished at step 200" in capsys.readouterr().out
     config = read_config(out)
     assert (config.eta, config.double, config.hidden) == (2.0, True, (64, 64))  # type: ignore[attr-defined]
     assert read_result(out)["outcome"] == "finished"  # type: ignore[index]
-    main(["play", str(out), "--out", str(tmp_path / "film.gif"), "--most-steps", "5"])
-    assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"
+    main(["play", str(out), "--out", str(tmp_path / "video.gif"), "--most-steps", "5"])
+    assert (tmp_path / "video.gif").read_bytes()[:6] == b"GIF89a"
     with pytest.raises(SystemExit):
-        main(["play", str(out), "--out", str(tmp_path / "film.avi")])
+        main(["play", str(out), "--out", str(tmp_path / "video.avi")])
     assert "expected .gif or .mp4" in capsys.readouterr().err
 
 

@@ -289,7 +289,7 @@ def test_a_module_of_this_folder_is_found(module_folder):
 def test_playing_an_env_that_cannot_be_drawn_is_one_sentence(tmp_path, capsys):
     bsrs.DQN.of(Noise, **{**SHORT, "steps": 110}).learn().save(tmp_path / "run")
     with pytest.raises(SystemExit) as stop:
-        main(["play", str(tmp_path / "run"), "--out", str(tmp_path / "film.gif")])
+        main(["play", str(tmp_path / "run"), "--out", str(tmp_path / "video.gif")])
     assert stop.value.code == 2
     assert "cannot be drawn; expected one that takes render_mode='rgb_array'" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one sentence that says what, where, and what was expected."""
+"""Errors that are the user's to fix: one sentence that says what, where, and what was expected."""
 
 import difflib
 import importlib

@@ -82,7 +82,7 @@ class Learner:
     def learn(self, steps: int | None = None, *, progress: Progress | None = None) -> Self:
         """Train for `steps` more env steps, by default as many as the config says; `records` has the records.
 
-        A second call, or one after `load`, continues from the weights there are: the step count goes on, so that
+        A second call, or one after `load`, continues from the weights there are: the step count continues, so that
         schedules do not start again. For checkpoints while training use `bsrs train`.
         """
         steps = self.config.steps if steps is None else steps

@@ -1,4 +1,4 @@
-"""A trained run at play: pictures of its greedy episodes, and a film of them."""
+"""A trained run at play: pictures of its greedy episodes, and a video of them."""
 
 import itertools
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ class Play:
             envs.close()
 
 
-def write_film(pictures: Iterator[Picture], path: Path, fps: int) -> int:
+def write_video(pictures: Iterator[Picture], path: Path, fps: int) -> int:
     """A .gif or an .mp4; the number of pictures in it."""
     if path.suffix == ".mp4":
         return _write_mp4(pictures, path, fps)
     if path.suffix != ".gif":
-        raise BadInput(f"the film {path} has the ending {path.suffix!r}; expected .gif or .mp4")
+        raise BadInput(f"the video {path} has the ending {path.suffix!r}; expected .gif or .mp4")
     from PIL import Image
 
     images = [Image.fromarray(picture) for picture in pictures]
@@ -58,16 +58,16 @@ def write_film(pictures: Iterator[Picture], path: Path, fps: int) -> int:
 
 
 def _write_mp4(pictures: Iterator[Picture], path: Path, fps: int) -> int:
-    imageio_ffmpeg = optional("imageio_ffmpeg", "an .mp4 film", "video")
+    imageio_ffmpeg = optional("imageio_ffmpeg", "an .mp4 video", "video")
     first = next(pictures)
     height, width, _ = first.shape
-    film = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1)
-    film.send(None)
+    video = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1)
+    video.send(None)
     count = 0
     for picture in itertools.chain([first], pictures):
-        film.send(np.ascontiguousarray(picture))
+        video.send(np.ascontiguousarray(picture))
         count += 1
-    film.close()
+    video.close()
     return count
 
 

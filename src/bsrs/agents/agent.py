@@ -24,7 +24,7 @@ class Transition:
     reward: Array  # (P, n)
     next_obs: Array  # (P, n, *obs): the state the step led to, before any reset
     terminated: Array  # (P, n): a true end; nothing is worth anything afterwards
-    truncated: Array  # (P, n): a time limit; the value goes on
+    truncated: Array  # (P, n): a time limit; the value bootstraps
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Agent(Protocol):
         """Actions without exploration; same shapes as `act`, and no effect on the agent."""
 
     def metrics(self) -> list[dict[str, float]]:
-        """Per member, the means of what was learnt with since the last call (empty if there was no update)."""
+        """Per member, the means of the updates since the last call (empty if there was no update)."""
 
     def findings(self) -> list[Finding | None]:
         """Per member, what was wrong with its values when `metrics` was last called, if anything."""

@@ -28,7 +28,7 @@ class ReproduceArguments(SweepOptions):
     as_run: bool = False
     """The authors' code where it differs from the paper's text (`bsrs presets paper-atari-as-run`)."""
     out: Path | None = None
-    """Folder of the runs, the figures, the claims and the report. The same again goes on with what is there."""
+    """Folder of the runs, the figures, the claims and the report. Repeat the command to continue."""
     train: bool = True
     """Whether to train; --no-train draws and judges the runs that are in the folder."""
 
@@ -129,7 +129,7 @@ def demo(out: Path = Path("demo"), workers: int = 0) -> None:
     """Draw the paper's tabular figure, train DQN on Acrobot plain and shaped, and put it all on one page.
 
     Args:
-        out: Folder for everything that is made. The same again goes on with what is there.
+        out: Folder for everything that is made. Repeat the command to continue.
         workers: Processes that train; 0 is one for each core.
     """
     from bsrs.report import read_study, write_report

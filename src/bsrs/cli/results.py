@@ -195,7 +195,7 @@ class PlayArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of the run."""
     out: Path = Path("play.gif")
-    """The film: a .gif or an .mp4."""
+    """The video: a .gif or an .mp4."""
     window: bool = False
     """Open a window instead."""
     episodes: int = 1
@@ -211,9 +211,9 @@ class PlayArguments:
 
 
 def play(arguments: PlayArguments) -> None:
-    """Play a trained run and film it."""
+    """Play a trained run and record a video of it."""
     from bsrs.config.training import check_range
-    from bsrs.play import Play, show, write_film
+    from bsrs.play import Play, show, write_video
 
     check_range(arguments, 1, "episodes", "most_steps", "fps")
     player = Play(arguments.run, seed=arguments.seed, trust=arguments.trust)
@@ -221,7 +221,7 @@ def play(arguments: PlayArguments) -> None:
     if arguments.window:
         show(pictures, arguments.fps)
     else:
-        print(f"{arguments.out}: {write_film(pictures, arguments.out, arguments.fps)} pictures")
+        print(f"{arguments.out}: {write_video(pictures, arguments.out, arguments.fps)} pictures")
     print(f"scores: {', '.join(f'{score:g}' for score in player.scores) or 'no episode ended'}")
 
 

@@ -68,9 +68,9 @@ def show_progress(steps: int, title: str) -> Iterator[Progress]:
         words = [f"{steps_per_s:,.0f} steps/s"]
         words += [f"score {score:.1f}"] if score is not None else []
         words += [f"return {record['return']:.1f}"] if "return" in record else []
-        told = "  ".join(words + [f"{name} {record[name]:.2f}" for name in ("eta", "share") if name in record])
+        status = "  ".join(words + [f"{name} {record[name]:.2f}" for name in ("eta", "share") if name in record])
         left = f"  {duration((steps - step) / steps_per_s)} left" if step < steps and steps_per_s > 0 else ""
-        meter(min(step, steps), told, f"step {step:,} of {steps:,}  {told}{left}")
+        meter(min(step, steps), status, f"step {step:,} of {steps:,}  {status}{left}")
 
     with _bar(steps, title) if sys.stderr.isatty() else _lines(steps, title, ends=True) as meter:
         yield show
@@ -87,8 +87,8 @@ def watch_residual(tol: float, title: str) -> Iterator[Callable[[int, float], No
         way = math.log(first / tol)  # residuals fall geometrically, so the way is measured in logarithms
         done = math.log(first / max(residual, tol)) / way if way > 0 and residual < math.inf else 0.0
         rate = applications / max(time.monotonic() - start, 1e-9)
-        told = f"{applications:,} applications, {rate:,.0f}/s, residual {residual:.1e}"
-        meter(max(done, 0.0), told, told)
+        status = f"{applications:,} applications, {rate:,.0f}/s, residual {residual:.1e}"
+        meter(max(done, 0.0), status, status)
 
     with _bar(1, title) if sys.stderr.isatty() else _lines(math.inf, title, ends=False) as meter:
         yield watch
@@ -101,10 +101,10 @@ def _bar(total: int, title: str) -> Iterator[Meter]:
 
     count = [MofNCompleteColumn()] if total > 1 else []
     columns = TextColumn("{task.description}"), BarColumn(), *count, TimeRemainingColumn()
-    told = TextColumn("{task.fields[told]}")
-    with Progress(*columns, told, console=Console(stderr=True), transient=not count) as bar:
-        task = bar.add_task(title, total=total, told="")
-        yield lambda done, told, _: bar.update(task, completed=done, told=told)
+    status = TextColumn("{task.fields[status]}")
+    with Progress(*columns, status, console=Console(stderr=True), transient=not count) as bar:
+        task = bar.add_task(title, total=total, status="")
+        yield lambda done, status, _: bar.update(task, completed=done, status=status)
 
 
 @contextmanager

@@ -114,7 +114,7 @@ class TD3Config(ActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ActorCriticConfig):
-    """SAC (Haarnoja et al., 2018) with bootstrapped reward shaping and a temperature that is learnt."""
+    """SAC (Haarnoja et al., 2018) with bootstrapped reward shaping and a learned temperature."""
 
     algorithm: ClassVar[str] = "sac"
 

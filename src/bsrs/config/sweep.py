@@ -1,4 +1,4 @@
-"""How runs and sweeps are carried out, and which runs a sweep is made of."""
+"""How runs and sweeps are executed, and which runs a sweep is made of."""
 
 import math
 import os
@@ -17,7 +17,7 @@ MOST_THREADS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How runs are carried out, alone or in a sweep. Nothing here changes what they find, but for rounding."""
+    """How runs are executed, alone or in a sweep. Nothing here changes what they find, but for rounding."""
 
     device: str = "cpu"
     """Where the networks live: cpu, cuda, cuda:1, ..."""
@@ -34,7 +34,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Options):
-    """How a run is carried out."""
+    """How a run is executed."""
 
     resume: bool = False
     """Go on with the unfinished run in the folder."""
@@ -118,7 +118,7 @@ class SlurmOptions:
     constraint: str = ""
     """Features that the node must have."""
     time_min: int = 240
-    """Minutes; a job that needs longer is put back into the queue and goes on from its checkpoint."""
+    """Minutes; a job that needs longer is requeued and continues from its checkpoint."""
     cpus: int = 1
     """CPUs of each job."""
     gpus: int = 0
@@ -133,7 +133,7 @@ class SlurmOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions(Options):
-    """How a sweep is carried out."""
+    """How a sweep is executed."""
 
     executor: Literal["local", "ray", "slurm"] = "local"
     """Where the runs are trained: processes of this machine, a Ray cluster, or Slurm jobs."""

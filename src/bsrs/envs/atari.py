@@ -2,7 +2,7 @@
 
 The frame skip, the maximum over the last two frames, the grey 84x84 picture and the no-ops at a game's start are done
 by ale-py's C++ `AtariVectorEnv`. The rest is done here, because the emulator's own versions differ from the reference:
-it presses FIRE for a single frame before the no-ops and not after a lost life, goes on stacking across lives, and draws
+it presses FIRE for a single frame before the no-ops and not after a lost life, keeps stacking across lives, and draws
 0 to 29 no-ops where the reference draws 1 to 30. `docs/envs.md` lists what is left.
 """
 

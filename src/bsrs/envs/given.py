@@ -47,7 +47,7 @@ def given_env(name: str) -> Maker | None:
         return None
     if name not in _given:
         raise BadInput(
-            f"env {name!r} was a Python object, which is not saved: give it again, as in bsrs.DQN.load(folder, env=...)"
+            f"env {name!r} was a Python object, which is not saved: pass it again, as in bsrs.DQN.load(folder, env=...)"
         )
     return _given[name][1]
 

@@ -57,8 +57,8 @@ def optima(ax: Axes, names: Sequence[str], etas: Floats, bounds: Floats, savings
     ax.axvline(0.0, color=GREY, linewidth=0.8)
     ax.hlines(rows, 0, etas, color=GREY, linewidth=0.8)
     ax.plot(etas, rows, color=BLUE, marker="o", linestyle="none", label="best η")
-    told = f"{claimed:g} × the proven bound, as in the paper"
-    ax.plot(claimed * bounds, rows, color=VERMILION, marker="|", markersize=9, linestyle="none", label=told)
+    label = f"{claimed:g} × the proven bound, as in the paper"
+    ax.plot(claimed * bounds, rows, color=VERMILION, marker="|", markersize=9, linestyle="none", label=label)
     ax.set_yticks(rows, labels=names, fontsize=7)
     ax.set(xlabel="shape-scale η", title="where the best constant η lies", ylim=(-2.2, len(names) - 0.4))
     ax.set_xlim(-0.1, 1.6)

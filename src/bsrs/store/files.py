@@ -44,7 +44,7 @@ class Damaged(BadInput):
 
 @contextmanager
 def clear_words_when_full(folder: Path) -> Iterator[None]:
-    """A full disk is the user's to mend, and nothing that was finished is lost by it."""
+    """A full disk is the user's to fix, and nothing that was finished is lost by it."""
     try:
         yield
     except OSError as error:

@@ -60,5 +60,5 @@ Tracker = TensorBoard | WandB
 
 
 def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
-    """The trackers of a run that goes on at `first_step`."""
+    """The trackers of a run that continues at `first_step`."""
     return [TensorBoard(folder, first_step) if name == "tensorboard" else WandB(folder, config) for name in names]

@@ -152,7 +152,7 @@ def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
-    """How one run of the sweep is carried out."""
+    """How one run of the sweep is executed."""
     has_images = find_algorithm(config.algorithm).agent is not None and spec_of(config.env).is_image
     every = options.checkpoint_every or (50_000 if has_images else 10_000)
     shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}

@@ -70,7 +70,7 @@ class Executor(Protocol):
 
 
 def work(task: Task) -> Ended:
-    """Carry out a task. Never raises: whatever goes wrong is the answer."""
+    """Execute a task. Never raises: whatever goes wrong is the answer."""
     try:
         with clear_words_when_full(task.root):
             left = [pair for pair in zip(task.configs, task.folders, strict=True) if not has_ended(pair[1])]

@@ -17,7 +17,7 @@ from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import shaped_bellman
 
 Outcome = Literal["converged", "diverged", "exhausted"]
-# Called with the number of applications and the residual as a solve goes on.
+# Called with the number of applications and the residual during a solve.
 Watch = Callable[[int, float], None]
 
 # An iterate that has moved this many times further than its first step will not come back.

@@ -90,7 +90,7 @@ def learn(
         taken = (runs, move.state, move.action)
         visits[taken] += 1
         q[taken] += (alpha(visits[taken]) if callable(alpha) else alpha) * (target - q[taken])
-        # SARSA goes on with the action it learned from, except where a new episode has begun meanwhile.
+        # SARSA continues with the action it learned from, except where a new episode has begun meanwhile.
         fresh = _epsilon_greedy(q[runs, walk.state], epsilon, draws)
         action = np.where(walk.restarted, fresh, next_action) if rule == "sarsa" else fresh
         if recorder.due(step, move.reward):

@@ -1,6 +1,6 @@
 """Tasks as Slurm jobs, in arrays, by way of submitit.
 
-A job that runs out of time is put back into the queue and goes on from its runs' checkpoints. Which jobs are alive is
+A job that runs out of time is requeued and continues from its runs' checkpoints. Which jobs are alive is
 asked of `squeue`, for not every cluster keeps accounts.
 """
 
