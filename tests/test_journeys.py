@@ -263,7 +263,7 @@ def test_a_python_env_must_be_given_again(tmp_path, monkeypatch):
     bsrs.DQN.of(Noise, **SHORT).learn().save(tmp_path / "run")
     monkeypatch.setattr("bsrs.envs.given._given", {})
     spec_of.cache_clear()
-    with pytest.raises(BadInput, match=r"was a Python object, which is not saved: give it again"):
+    with pytest.raises(BadInput, match=r"was a Python object, which is not saved: pass it again"):
         bsrs.DQN.load(tmp_path / "run")
     assert bsrs.DQN.load(tmp_path / "run", env=Noise).predict(Noise().reset(seed=0)[0]) in (0, 1, 2)
 
