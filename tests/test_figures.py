@@ -19,7 +19,6 @@ from bsrs.figures.curves import (
     learning_curves,
     performance_profiles,
     sensitivity,
-    sensitivity_inset,
 )
 from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
 from bsrs.stats import Interval
@@ -65,9 +64,9 @@ def test_sensitivity_marks_every_eta_and_the_baseline() -> None:
     ax = sensitivity(_axes(), ["0", "1"], [BLACK, "#123456"], _around(4.0, 6.0), name="final", baseline=0)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1"]
     assert [4.0, 4.0] in [list(line.get_ydata()) for line in ax.lines]  # the level of eta = 0
-    outer = _axes()
-    inset = sensitivity_inset(outer, (0.5, 0.5, 0.4, 0.4), ["0"], [BLACK], _around(4.0), name="final", baseline=None)
-    assert inset in outer.child_axes
+    inset = _axes().inset_axes((0.5, 0.5, 0.4, 0.4))
+    assert sensitivity(inset, ["0"], [BLACK], _around(4.0), name="final", baseline=None, small=True) is inset
+    assert inset.xaxis.label.get_size() < ax.xaxis.label.get_size()
 
 
 def test_bars_are_sorted_and_what_is_beyond_the_axis_is_written() -> None:

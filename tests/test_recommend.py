@@ -27,7 +27,9 @@ def _settings(seeds: int) -> list[Series]:
     for eta in ETAS:
         configs = [config("CartPole-v1", eta, seed) for seed in range(seeds)]
         runs = tuple(RunRecord(Path(f"{eta}-{c.seed}"), c, "finished", "", None, ()) for c in configs)
-        found.append(Series(runs, Task(Path("sweep"), "dqn", "CartPole-v1"), "", np.array([500, 1000]), np.empty(0)))
+        found.append(
+            Series(runs, Task(Path("sweep"), "dqn", "CartPole-v1"), "", np.array([500, 1000]), np.zeros((seeds, 2)))
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -55,9 +56,13 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
 
 
 def sensitivity(
-    ax: Axes, labels: Sequence[str], colours: Sequence[str], score: Interval, *, name: str, baseline: int | None
-) -> Axes:
-    """One number for each eta, evenly spaced, with its interval; a line at the level of the baseline's."""
+    ax: Axes, labels: Sequence[str], colours: Sequence[str], score: Interval, *, name: str, baseline: int | None,
+    small: bool = False,
+) -> Axes:  # fmt: skip
+    """One number for each eta, evenly spaced, with its interval; a line at the level of the baseline's.
+
+    `small` is for a picture inside another.
+    """
     at = np.arange(len(labels))
     estimate = np.asarray(score.estimate)
     ax.plot(at, estimate, color=GREY, linewidth=0.8, zorder=1)
@@ -69,23 +74,14 @@ def sensitivity(
         error = [[below[i]], [above[i]]] if known else None
         ax.errorbar(at[i], estimate[i], yerr=error, fmt="o", color=colour, markersize=4.5, elinewidth=1.3, capsize=2)
     ax.set_xticks(at, labels)
-    ax.set_xlabel("η")
-    ax.set_ylabel(name)
+    size: dict[str, Any] = {"fontsize": 7} if small else {}
+    ax.set_xlabel("η", **size)
+    ax.set_ylabel(name, **size)
     ax.margins(x=0.08)
+    if small:
+        ax.set_facecolor("white")
+        ax.tick_params(labelsize=6.5, length=2)
     return ax
-
-
-def sensitivity_inset(
-    ax: Axes, bounds: tuple[float, float, float, float], labels: Sequence[str], colours: Sequence[str], score: Interval,
-    *, name: str, baseline: int | None,
-) -> Axes:  # fmt: skip
-    """`sensitivity` as a small picture inside `ax`, at (left, bottom, width, height) of it."""
-    inset = sensitivity(ax.inset_axes(bounds), labels, colours, score, name=name, baseline=baseline)
-    inset.set_facecolor("white")
-    inset.tick_params(labelsize=6.5, length=2)
-    for label in (inset.xaxis.label, inset.yaxis.label):
-        label.set_fontsize(7)
-    return inset
 
 
 def performance_profiles(ax: Axes, profiles: Sequence[Curve], *, score: str) -> Axes:

@@ -16,7 +16,6 @@ from bsrs.figures.style import eta_label
 from bsrs.report.plots import COMPARISONS, METRICS, task_names, tasks
 from bsrs.report.study import Study, read_png
 from bsrs.stats.recommend import recommend
-from bsrs.stats.records import RunRecord
 
 OUTCOMES = ("failed", "diverged", "unfinished", "finished")
 WIDE = 1_200  # pixels from which on a figure takes the whole width of the page, to stay legible
@@ -25,6 +24,7 @@ WIDE = 1_200  # pixels from which on a figure takes the whole width of the page,
 def write_report(study: Study, out: Path) -> Path:
     """Write the page about `study` to `out`."""
     shown = tasks(study.rows)
+    data = {"tasks": shown, "metrics": METRICS, "comparisons": COMPARISONS, "runs": _runs(study)}
     html = _template("page.html.j2").render(
         title=study.title or ", ".join(folder.resolve().name for folder in study.folders),
         version=bsrs.__version__,
@@ -36,7 +36,8 @@ def write_report(study: Study, out: Path) -> Path:
         figures=[_figure(path) for path in study.figures],
         group_by=study.group_by,
         unreadable={study.name_of(folder): _without_roots(why, study) for folder, why in study.unreadable.items()},
-        data=_json({"tasks": shown, "metrics": METRICS, "comparisons": COMPARISONS, "runs": _runs(study)}),
+        # JSON that may stand inside a script element
+        data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         style=_asset("page.css"),
         script=_asset("page.js"),
         plotly=optional("plotly.offline", "a report", "report").get_plotlyjs(),
@@ -87,14 +88,13 @@ def _facts(study: Study) -> dict[str, Any]:
 
 def _runs(study: Study) -> list[dict[str, Any]]:
     """All of them, those first that went wrong: nobody should have to look for them."""
-    return [_run(run, study.name_of(run.folder)) for run in sorted(study.runs, key=lambda r: OUTCOMES.index(r.outcome))]
-
-
-def _run(run: RunRecord, folder: str) -> dict[str, Any]:
-    settings = {"algorithm": run.config.algorithm, **to_dict(run.config)}
-    shown = {name: settings.pop(name) for name in ("env", "algorithm", "eta", "seed")}
-    course = {name: getattr(run, name) for name in ("step", "score", "outcome", "reason", "seconds")}
-    return {"folder": folder, **shown, **course, "steps": run.config.steps, "config": settings}
+    rows = []
+    for run in sorted(study.runs, key=lambda run: OUTCOMES.index(run.outcome)):
+        settings = {"algorithm": run.config.algorithm, **to_dict(run.config)}
+        row = {name: settings.pop(name) for name in ("env", "algorithm", "eta", "seed")}
+        row |= {name: getattr(run, name) for name in ("step", "score", "outcome", "reason", "seconds")}
+        rows.append({"folder": study.name_of(run.folder), **row, "steps": run.config.steps, "config": settings})
+    return rows
 
 
 def _figure(path: Path) -> dict[str, Any]:
@@ -110,11 +110,6 @@ def _without_roots(text: str, study: Study) -> str:
     for folder in study.folders:
         text = text.replace(f"{folder}/", "")
     return text
-
-
-def _json(data: Any) -> str:
-    """JSON that may stand inside a script element."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _asset(name: str) -> str:

@@ -19,12 +19,8 @@ LARGEST_TRACE = 300
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 PROFILE = "profile"
-METRICS = {
-    "score": "evaluation score",
-    "return": "training return",
-    **QUANTITIES,
-    PROFILE: "share of runs above a human-normalised score",
-}
+RECORDED = {"return": "training return", **QUANTITIES}
+METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a human-normalised score"}
 # a row's statistic -> what it is called beside the plot
 COMPARISONS = {
     "area": "mean score over training",
@@ -77,7 +73,7 @@ def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
             "steps_to_level": row.steps_to_level if np.isfinite(row.steps_to_level) else None,
             "has_level": not np.isnan(row.steps_to_level),
             "compare": {name: interval(getattr(row, name)) for name in COMPARISONS if getattr(row, name) is not None},
-            "metrics": {"score": _scores(row.series), **_traces(row.series)},
+            "metrics": {"score": _scores(row.series), **{name: _trace(row.series, name) for name in RECORDED}},
         }
         for row in rows
     ]
@@ -136,13 +132,9 @@ def _band(steps: Array, middle: Interval) -> dict[str, Any]:
     return {"steps": numbers(steps[keep]), **{name: numbers(np.asarray(end)[keep]) for name, end in ends.items()}}
 
 
-def _traces(series: Series) -> dict[str, Any]:
-    """The training records of the series' runs, their mean, and no interval."""
-    recorded = {name: [run.trace(name) for run in series.runs] for name in METRICS if name not in ("score", PROFILE)}
-    return {name: _trace(traces) for name, traces in recorded.items()}
-
-
-def _trace(traces: Sequence[tuple[Array, Array]]) -> dict[str, Any]:
+def _trace(series: Series, name: str) -> dict[str, Any]:
+    """A quantity in the training records of the series' runs, their mean, and no interval."""
+    traces = [run.trace(name) for run in series.runs]
     every_step = np.unique(np.concatenate([steps for steps, _ in traces]))
     steps = every_step[_thinned(len(every_step))]
     each = np.full((len(traces), len(steps)), np.nan)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,8 @@ BAND_DRAWS = 400
 LINES = ("-", "--", ":", "-.")
 
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
+area: Value = attrgetter("area")
+final: Value = attrgetter("final")
 
 
 @dataclass(frozen=True)
@@ -128,16 +131,6 @@ class Scope:
     steps: Mapping[str, int]
     """Env -> env steps, as its preset has them: the paper's, for the paper's envs."""
     command: str
-
-
-def final(series: Series) -> Array:
-    """Score at the end of training."""
-    return series.final
-
-
-def area(series: Series) -> Array:
-    """Mean score over training: high for what learns soon."""
-    return series.area
 
 
 def too_small(series: Sequence[Series], scope: Scope) -> str:

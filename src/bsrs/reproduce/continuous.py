@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bsrs.figures.curves import learning_curves, sensitivity_inset
+from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.reproduce.claims import (
     SEED,
@@ -47,14 +47,14 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
         ax.set_ylim(heights.min() - room, heights.max() + room)
     colours = eta_colours([each.eta for each in etas])
     zero = at(etas, 0.0)
-    sensitivity_inset(
-        ax,
-        (0.5, 0.2, 0.47, 0.42),
+    sensitivity(
+        ax.inset_axes((0.5, 0.2, 0.47, 0.42)),
         [eta_label(each.eta) for each in etas],
         [colours[each.eta] for each in etas],
         means(etas, area),
         name="mean over training",
         baseline=None if zero is None else etas.index(zero),
+        small=True,
     )
     return {"pendulum": figure}
 
@@ -71,7 +71,8 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
         if first is None or second is None:
             return about(text, None, "", [])
         effect = gain(first, second, area)
-        return about(text, effect, _words(effect), [first, second])
+        shown = f"{effect.mean:+.4g} in the mean score over training" if effect else ""
+        return about(text, effect, shown, [first, second])
 
     not_negative = [each for each in etas if float(each.eta) >= 0]
     best = tuned(not_negative, area)
@@ -99,10 +100,6 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
         about("Hopper", "Hopper: slightly better with a tuned eta, perhaps within the noise", improves=True),
         about("Humanoid", "Humanoid: no statistically significant improvement", improves=False),
     ]
-
-
-def _words(effect: Comparison | None) -> str:
-    return f"{effect.mean:+.4g} in the mean score over training" if effect else ""
 
 
 # --------------------------------------------------------------------------------------------------------------

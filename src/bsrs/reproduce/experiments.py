@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bsrs.config.sweep import SweepConfig, SweepOptions
+from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
@@ -61,18 +61,14 @@ class Experiment:
             if seeds:
                 raise BadInput("--seeds: this experiment plans its own seeds")
             return self.plan(scale, envs)
-        sweep = self.sweep(scale, envs)
-        sweep = dataclasses.replace(sweep, seeds=seeds) if seeds else sweep
-        return [config for config in expand(sweep) if self.is_wanted(config)]
-
-    def sweep(self, scale: str, envs: Sequence[str]) -> SweepConfig:
-        """At a scale, on these of its envs or, if none is named, on all."""
         sweep = read_sweep(self.preset, scale, {})
         for env in envs:
             if env not in sweep.env:
                 raise unknown("env of this experiment", env, sweep.env)
-        sweep = dataclasses.replace(sweep, **self.smoke) if scale == "smoke" else sweep
-        return dataclasses.replace(sweep, env=tuple(envs)) if envs else sweep
+        changes = dict(self.smoke) if scale == "smoke" else {}
+        changes |= {"env": tuple(envs)} if envs else {}
+        changes |= {"seeds": seeds} if seeds else {}
+        return [config for config in expand(dataclasses.replace(sweep, **changes)) if self.is_wanted(config)]
 
     def scope(self, envs: Sequence[str]) -> Scope:
         """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
@@ -148,10 +144,10 @@ def reproduce(
     series = series_of(runs)
     if not series:
         raise BadInput(f"{out}: no run has ended with a score, so there is nothing to draw")
-    claims = experiment.claims(series)
+    claims, rows = experiment.claims(series), summary(series)
     write_claims(out / "claims.json", claims)
     with project_style():
-        figures = {**experiment.draw(series), **draw_further(name, series)}
+        figures = {**experiment.draw(series), **draw_further(name, rows)}
     title = f"{name}, {scale}" if train else name
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
     if experiment.table is not None:
@@ -160,7 +156,7 @@ def reproduce(
     study = Study(
         folders=[out],
         runs=runs,
-        rows=summary(series),
+        rows=rows,
         title=title,
         unreadable=unreadable,
         claims=[dataclasses.asdict(claim) for claim in claims],

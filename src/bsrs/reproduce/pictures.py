@@ -13,19 +13,9 @@ from bsrs.report.plots import series_label
 from bsrs.reproduce.claims import stacked
 from bsrs.stats import bootstrap, median, performance_profile
 from bsrs.stats.aggregates import Array
-from bsrs.stats.records import RunRecord, Series
-from bsrs.stats.summary import Games, Row, atari_games, summary
+from bsrs.stats.summary import Games, Row, atari_games
 
 DRAWS = 1_000
-
-
-def improvement_figure(rows: Sequence[Row]) -> Figure:
-    """Each series against its baseline."""
-    labels = [series_label(row.series) for row in rows]
-    # Room for the longest label: variants that differ in many settings have long ones.
-    figure, ax = new_figure(max(5.5, 3.5 + 0.075 * max(map(len, labels))), 0.8 + 0.32 * len(rows))
-    improvement(ax, labels, stacked([row.improvement for row in rows if row.improvement]))
-    return figure
 
 
 def games_figure(games: Games) -> Figure:
@@ -47,25 +37,23 @@ def game_curves(
     return [Curve(eta_label(eta), colours[eta], at, found[eta]) for eta in games.etas]
 
 
-def draw_further(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """Those that these runs allow."""
-    first_task = [each for each in series if each.task == series[0].task]
-    figures = {f"{name}-diagnostics": diagnostics_figure([each.runs[0] for each in first_task])}
-    first = [row for row in summary(first_task) if row.improvement is not None]
-    if first:
-        figures[f"{name}-improvement"] = improvement_figure(first)
+def draw_further(name: str, rows: Sequence[Row]) -> dict[str, Figure]:
+    """Those that these runs allow: what went on inside, on one env, and each series against its baseline there."""
+    first_task = [row for row in rows if row.series.task == rows[0].series.task]
+    figure, axes = new_figure(7.5, 4.4, 2, 2)
+    diagnostics(list(axes.flat), [row.series.runs[0] for row in first_task])
+    figure.suptitle(f"{rows[0].series.env}, one run for each setting", x=0.01, ha="left", fontsize=9)
+    figures = {f"{name}-diagnostics": figure}
+    labels = {series_label(row.series): row.improvement for row in first_task if row.improvement}
+    if labels:
+        # Room for the longest label: variants that differ in many settings have long ones.
+        figure, ax = new_figure(max(5.5, 3.5 + 0.075 * max(map(len, labels))), 0.8 + 0.32 * len(labels))
+        improvement(ax, list(labels), stacked(list(labels.values())))
+        figures[f"{name}-improvement"] = figure
     try:
-        games = atari_games(series)
+        games = atari_games([row.series for row in rows])
     except BadInput:  # several variants: no one median
         games = None
     if games is not None:
         figures[f"{name}-profiles"] = games_figure(games)
     return figures
-
-
-def diagnostics_figure(runs: Sequence[RunRecord]) -> Figure:
-    """Value, action gap, shaping term and loss of a few runs on one env."""
-    figure, axes = new_figure(7.5, 4.4, 2, 2)
-    diagnostics(list(axes.flat), runs)
-    figure.suptitle(f"{runs[0].config.env}, one run for each setting", x=0.01, ha="left", fontsize=9)
-    return figure

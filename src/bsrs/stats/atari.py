@@ -22,16 +22,11 @@ def game_name(env: str) -> str | None:
 
 def human_normalised(scores: npt.ArrayLike, game: str) -> npt.NDArray[np.float64]:
     """(score - random) / (human - random)."""
-    random, human = _reference(game)
+    if game not in reference_scores():
+        raise unknown("game with a human score", game, reference_scores())
+    random, human = reference_scores()[game]
     normalised: npt.NDArray[np.float64] = (np.asarray(scores, dtype=np.float64) - random) / (human - random)
     return normalised
-
-
-def _reference(game: str) -> tuple[float, float]:
-    known = reference_scores()
-    if game not in known:
-        raise unknown("game with a human score", game, known)
-    return known[game]
 
 
 @cache

@@ -83,11 +83,9 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
 def _with_seeds(candidates: Sequence[Series], baseline: Series) -> list[Series]:
     """Those that can be tested; if none can, those with a comparison at all. A single run of one eta must not take the
     seeds from the others."""
-
-    def shared(least: int) -> list[Series]:
-        return [each for each in candidates if len(set(each.seeds) & set(baseline.seeds)) >= least]
-
-    return shared(FEWEST_SEEDS) or shared(2)
+    counts = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
+    least = FEWEST_SEEDS if max(counts) >= FEWEST_SEEDS else 2
+    return [each for each, count in zip(candidates, counts, strict=True) if count >= least]
 
 
 def _more_seeds(differences: Array, scale: float) -> int | None:

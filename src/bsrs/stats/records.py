@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,38 +29,30 @@ class Series:
     """The settings besides eta that differ among the series of its task."""
     steps: Array  # (steps,)
     curves: Array  # (runs, steps)
+    # What follows is made of these.
+    config: TrainingConfig = field(init=False)
+    """Of any of its runs."""
+    env: str = field(init=False)
+    eta: float | str = field(init=False)
+    seeds: tuple[int, ...] = field(init=False)
+    diverged: int = field(init=False)
+    """How many of the runs diverged."""
+    area: Array = field(init=False)
+    """Mean score over training, (runs,)"""
+    final: Array = field(init=False)
+    """Score at the end of training, (runs,)"""
 
-    @property
-    def config(self) -> TrainingConfig:
-        """Of any of its runs."""
-        return self.runs[0].config
-
-    @property
-    def env(self) -> str:
-        return self.config.env
-
-    @property
-    def eta(self) -> float | str:
-        return self.config.eta
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(run.config.seed for run in self.runs)
-
-    @property
-    def diverged(self) -> int:
-        """How many of the runs diverged."""
-        return sum(run.outcome == "diverged" for run in self.runs)
-
-    @property
-    def area(self) -> Array:
-        """Mean score over training, (runs,)"""
-        return area_under_curve(self.steps, self.curves)
-
-    @property
-    def final(self) -> Array:
-        """(runs,)"""
-        return final_score(self.steps, self.curves)
+    def __post_init__(self) -> None:
+        config = self.runs[0].config
+        vars(self).update(
+            config=config,
+            env=config.env,
+            eta=config.eta,
+            seeds=tuple(run.config.seed for run in self.runs),
+            diverged=sum(run.outcome == "diverged" for run in self.runs),
+            area=area_under_curve(self.steps, self.curves),
+            final=final_score(self.steps, self.curves),
+        )
 
 
 def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:
@@ -88,7 +80,8 @@ def _task_series(task: Task, runs: Sequence[RunRecord], group_by: Sequence[str])
     groups: dict[Any, list[RunRecord]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.config.seed, run.folder)):
         groups[_group(run.config, group_by)].append(run)
-    varying = _varying_fields([members[0].config for members in groups.values()])
+    settings = [to_dict(members[0].config) for members in groups.values()]
+    varying = [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]
     varying = [name for name in varying if not group_by or name in group_by]
     return [_series(task, members, varying, worst) for members in groups.values()]
 
@@ -121,11 +114,6 @@ def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst
         row[: len(scores)] = np.nan_to_num(scores, nan=worst)
     variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying)
     return Series(tuple(runs), task, variant, steps, curves)
-
-
-def _varying_fields(configs: Sequence[TrainingConfig]) -> list[str]:
-    settings = [to_dict(config) for config in configs]
-    return [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]
 
 
 __all__ = ["RunRecord", "Series", "Task", "read_run", "read_runs", "series_of"]

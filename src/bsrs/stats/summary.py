@@ -37,16 +37,14 @@ class Row:
     """Of the mean final score, relative to what the baseline gained over random play (or the task's worst score)."""
 
 
-def summary(series: Sequence[Series], seed: int = SEED) -> list[Row]:
+def summary(series: Sequence[Series]) -> list[Row]:
     """A row for each series."""
-    return [_row(each, series, seed) for each in series]
+    return [_row(each, series) for each in series]
 
 
-def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
+def _row(series: Series, everything: Sequence[Series]) -> Row:
     baseline = baseline_of(series, everything)
     floor = floor_of(series.task, everything)
-    final = series.final[:, None]  # (runs, 1 task)
-    area = series.area[:, None]
     better = advantage = None
     steps_to_level = np.nan
     if baseline is not None:
@@ -55,11 +53,11 @@ def _row(series: Series, everything: Sequence[Series], seed: int) -> Row:
     if baseline is not None and baseline is not series and set(series.seeds) & set(baseline.seeds):
         own, zero = on_shared_seeds(lambda each: each.final, series, baseline)
         better = improvement(own, zero)
-        advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=seed)
+        advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=SEED)
     return Row(
         series=series,
-        final=bootstrap(mean, final, seed=seed),
-        area=bootstrap(mean, area, seed=seed),
+        final=bootstrap(mean, series.final[:, None], seed=SEED),
+        area=bootstrap(mean, series.area[:, None], seed=SEED),
         steps_to_level=steps_to_level,
         improvement=better,
         advantage=advantage,
