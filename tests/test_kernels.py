@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bsrs.rng import stream
-from bsrs.tabular import MDP, expected_next, greedy_policy, grid_mdp, kernels, shaped_bellman, solve, solve_many
-from bsrs.tabular.theory import random_inits
+from bsrs.tabular import MDP, expected_next, greedy_policy, grid_mdp, kernels, solve
 
 
 def irregular() -> MDP:
@@ -55,36 +54,10 @@ def test_a_policys_chain(mdp):
     np.testing.assert_allclose(out, rewards + 0.9 * (mdp.chain(policy) @ value), atol=1e-12)
 
 
-@pytest.mark.parametrize("n_tables", [1, 3])
-@pytest.mark.parametrize("per_state", [False, True])
-def test_the_shaped_operator_on_many_tables(mdp, per_state, n_tables):
-    rng = stream(2, "test tables")
-    q = rng.standard_normal((mdp.n_states, mdp.n_actions, n_tables))
-    eta = rng.uniform(-0.5, 0.5, (mdp.n_states if per_state else 1, n_tables))
-    expected = shaped_bellman(mdp, 0.9, q, eta)
-    for k in range(n_tables):
-        mine, now = np.ascontiguousarray(eta[:, k]), expected[..., k]
-        value, new, outs = q[..., k].max(axis=1), q[..., k].copy(), (np.empty(mdp.n_states), np.empty(mdp.n_states))
-        change = kernels.shaped_step(kernels.compact(mdp), 0.9, mine, value, (1 + mine) * value, new, outs)
-        np.testing.assert_allclose(new, now, atol=1e-12)
-        np.testing.assert_allclose(change, np.abs(now - q[..., k]).max(), atol=1e-12)
-        np.testing.assert_allclose(outs[0], now.max(axis=1), atol=1e-12)
-        np.testing.assert_allclose(outs[1], (1 + mine) * now.max(axis=1), atol=1e-12)
-
-
 class TestSolving:
     """The same counts and answers, whether a table counts as large or not."""
 
     mdp = grid_mdp("9x9", slip=0.2)
-
-    def test_counts(self, monkeypatch):
-        init, etas = random_inits(self.mdp, range(3)), np.array([0.0, 0.1, 5.0])
-        small = solve_many(self.mdp, 0.9, eta=etas, init=init)
-        monkeypatch.setattr("bsrs.tabular.backup.LARGE", 0)
-        large = solve_many(self.mdp, 0.9, eta=etas, init=init)
-        np.testing.assert_array_equal(large.applications, small.applications)
-        assert large.outcomes == small.outcomes == ["converged", "converged", "diverged"]
-        np.testing.assert_allclose(large.q[:2], small.q[:2], atol=1e-10)
 
     @pytest.mark.parametrize("how", [{"eta": "anderson"}, {"method": "midrange"}, {"method": "mpi"}])
     def test_methods(self, monkeypatch, how):

@@ -259,7 +259,8 @@ class Shaper:
     def in_force(self, step: int) -> list[float]:
         """Each member's eta at `step`, for the records; its mean over the last batch where it depends on the state."""
         if not self.depends_on_state:
-            return [float(eta) for eta in self._etas(step)]
+            own = zip(self._scales, self._memories, strict=True)
+            return [float(scale.at(memory, step, None)) for scale, memory in own]
         if self._last is None:
             return [math.nan] * len(self._scales)
         each = self._last if len(self._scales) > 1 and not self._alike else [self._last] * len(self._scales)

@@ -46,8 +46,8 @@ def shape(
 
 def _attach(model: Model, shaper: ModelShaper) -> Model:
     off_policy, buffer = isinstance(model, OffPolicyAlgorithm), _buffer(model)
-    become(buffer, shaped_replay if off_policy else shaped_rollout)
     buffer.shaper = shaper
+    become(buffer, shaped_replay if off_policy else shaped_rollout)
     become(model, shaped_off_policy if off_policy else shaped_on_policy)
     shaper.model.bsrs_shaping = describe(shaper)  # saved with the model, for `load`
     return model

@@ -1,6 +1,6 @@
 """Off-policy algorithms: the rewards of every sampled batch are shaped by the model's own current networks."""
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from bsrs.agents.agent import times_due
 from bsrs.agents.returns import WINDOW, RecentReturns, Stretch
 from bsrs.sb3.saving import describe
-from bsrs.sb3.shaper import ModelShaper, Transitions, become, reduce_as_plain, subclass_maker
+from bsrs.sb3.shaper import ModelShaper, Transitions, become, reduce_as_plain
 from bsrs.sb3.values import map_obs
 
 # Batches up to this size are evaluated at s and s' together: the calls take longer than the arithmetic.
@@ -18,14 +18,21 @@ JOINED_UP_TO = 128
 
 def shape_samples(shaper: ModelShaper, samples: Any) -> Any:
     """What a replay buffer sampled, with shaped rewards; `samples` is left as it is."""
-    if not shaper.is_active():
+    if not shaper.is_always_active and not shaper.eta():
         return samples
+    obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
+    share = shaper.share() if shaper.mixes else 1.0  # of the online network in V(s')
+    if share and size <= JOINED_UP_TO:
+        joined = torch.cat((obs, next_obs)) if torch.is_tensor(obs) else map_obs(lambda *b: torch.cat(b), obs, next_obs)
+        value, next_value = shaper.value(joined, 2 * size).view(2, size, 1).unbind()
+    else:
+        value = shaper.value(obs, size).view(size, 1)
+        next_value = shaper.value(next_obs, size).view(size, 1) if share else torch.zeros_like(value)
+    next_value = next_value if share == 1 else next_value * share
     discounts = getattr(samples, "discounts", None)  # gamma^n of an n-step buffer; older SB3 does not know them
     gamma = shaper.model.gamma if discounts is None else discounts.reshape(-1)
     # All (B, 1). The buffer leaves time limits out of `dones`, unless it was told to count them.
-    value, next_value = _values(shaper, samples)
-    obs = samples.observations, samples.next_observations
-    batch = Transitions(*obs, samples.rewards, value, next_value, samples.dones, gamma)
+    batch = Transitions(obs, next_obs, samples.rewards, value, next_value, samples.dones, gamma)
     if shaper.plain and discounts is None:
         rewards = _shape_plainly(shaper, batch)
     else:
@@ -33,7 +40,7 @@ def shape_samples(shaper: ModelShaper, samples: Any) -> Any:
     if not shaper.mixes:
         return samples._replace(rewards=rewards)
     # The target network's part of V(s') costs no pass: SB3's own bootstrap has it, and counts for more.
-    factor = 1 + shaper.eta() * (1 - shaper.share())
+    factor = 1 + shaper.eta() * (1 - share)
     gammas = torch.full_like(rewards, shaper.model.gamma) if discounts is None else discounts
     return samples._replace(rewards=rewards, discounts=gammas * factor)
 
@@ -51,23 +58,10 @@ def _shape_plainly(shaper: ModelShaper, batch: Transitions) -> torch.Tensor:
     else:
         shaped = torch.add(batch.reward, batch.next_value, alpha=eta * shaper.model.gamma)
     shaped.add_(batch.value, alpha=-eta)
-    shaper.update(batch, shaped)
+    shaper.last = batch, shaped
+    if shaper.learns:
+        shaper.update(batch)
     return shaped
-
-
-def _values(shaper: ModelShaper, samples: Any) -> Sequence[torch.Tensor]:
-    """V at both ends, (B, 1) each; of V(s') only the online network's share, where the scale mixes."""
-    obs, next_obs, size = samples.observations, samples.next_observations, samples.rewards.shape[0]
-    share = shaper.share() if shaper.mixes else 1.0
-    if share == 0:
-        value = shaper.value(obs, size).view(size, 1)
-        return value, torch.zeros_like(value)
-    if size > JOINED_UP_TO:
-        value, next_value = (shaper.value(part, size).view(size, 1) for part in (obs, next_obs))
-    else:
-        joined = map_obs(lambda *both: torch.cat(both), obs, next_obs)
-        value, next_value = shaper.value(joined, 2 * size).view(2, size, 1).unbind()
-    return value, next_value if share == 1 else next_value * share
 
 
 def is_review_due(model: Any) -> bool:
@@ -111,7 +105,7 @@ def _observations(buffer: Any, rows: np.ndarray, *, next: bool) -> Any:
     return map_obs(lambda part: part[at, env], buffer.next_observations if next else buffer.observations)
 
 
-@subclass_maker
+@cache
 def shaped_replay(plain: Any) -> Any:
     """The class of a replay buffer whose `sample` is shaped by its `shaper`."""
 
@@ -121,10 +115,11 @@ def shaped_replay(plain: Any) -> Any:
         def sample(self, *args: Any, **kwargs: Any) -> Any:
             return shape_samples(self.shaper, super().sample(*args, **kwargs))
 
+    ShapedReplay.__name__ = ShapedReplay.__qualname__ = f"Shaped{plain.__name__}"
     return ShapedReplay
 
 
-@subclass_maker
+@cache
 def shaped_off_policy(plain: Any) -> Any:
     """The class of a model whose replay buffer is shaped, whichever buffer it is given.
 
@@ -157,4 +152,5 @@ def shaped_off_policy(plain: Any) -> Any:
             self.replay_buffer.shaper.log()
             super().dump_logs()
 
+    ShapedOffPolicy.__name__ = ShapedOffPolicy.__qualname__ = f"Shaped{plain.__name__}"
     return ShapedOffPolicy

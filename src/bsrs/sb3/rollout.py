@@ -8,6 +8,7 @@ potential of that s' is not zero either, and is computed here.
 This is an extension: the paper tests off-policy algorithms only.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
 from bsrs.sb3.saving import describe
-from bsrs.sb3.shaper import ModelShaper, Transitions, reduce_as_plain, subclass_maker
+from bsrs.sb3.shaper import ModelShaper, Transitions, reduce_as_plain
 from bsrs.sb3.values import Observations, map_obs
 
 
@@ -51,7 +52,7 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
 
 def shape_rollout(shaper: ModelShaper, buffer: Any, steps: list[Step], last_values: torch.Tensor) -> np.ndarray:
     """The shaped rewards of a rollout of T steps in N envs, (T, N). `last_values` is V after the last step."""
-    if not shaper.is_active():
+    if not shaper.is_always_active and not shaper.eta():
         return np.asarray(buffer.rewards)
     # From here on every tensor is (T * N, ...).
     obs = map_obs(_flat, buffer.observations)
@@ -101,7 +102,7 @@ def _lstm_states(model: Any, buffer: Any, mask: torch.Tensor) -> tuple[Any, ...]
     return tuple(states), torch.zeros(int(mask.sum()), device=model.device)
 
 
-@subclass_maker
+@cache
 def shaped_rollout(plain: Any) -> Any:
     """The class of a rollout buffer that shapes its rewards before it computes advantages."""
 
@@ -112,10 +113,11 @@ def shaped_rollout(plain: Any) -> Any:
             self.rewards = shape_rollout(self.shaper, self, self.steps, last_values)
             super().compute_returns_and_advantage(last_values, dones)
 
+    ShapedRollout.__name__ = ShapedRollout.__qualname__ = f"Shaped{plain.__name__}"
     return ShapedRollout
 
 
-@subclass_maker
+@cache
 def shaped_on_policy(plain: Any) -> Any:
     """The class of a model that notes the ends of episodes for its shaped rollout buffer."""
 
@@ -131,4 +133,5 @@ def shaped_on_policy(plain: Any) -> Any:
             self.bsrs_shaping = describe(self.rollout_buffer.shaper)
             super().save(*args, **kwargs)
 
+    ShapedOnPolicy.__name__ = ShapedOnPolicy.__qualname__ = f"Shaped{plain.__name__}"
     return ShapedOnPolicy

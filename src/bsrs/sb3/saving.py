@@ -45,7 +45,8 @@ class SavedShaping(SimpleNamespace):
 def describe(shaper: ModelShaper) -> SavedShaping:
     """How a model is shaped, and where its shaping is now."""
     try:
-        return SavedShaping(**json.loads(json.dumps({**_data_of(shaper.settings), "state": shaper.state()})))
+        data = {name: _to_data(part) for name, part in vars(shaper.settings).items()}
+        return SavedShaping(**json.loads(json.dumps({**data, "state": shaper.state()})))
     except (TypeError, ValueError) as error:
         raise BadInput(f"the shaping cannot be saved: what eta remembers must be plain JSON ({error})") from None
 
@@ -58,13 +59,11 @@ def restore(saved: dict[str, Any], given: dict[str, Any]) -> Settings:
 
 def is_same(one: Settings, other: Settings) -> bool:
     """Whether both ask for the same shaping; functions must be the same objects."""
-    data = _data_of(one)
-    functions = [name for name in data if data[name] == FUNCTION]
-    return data == _data_of(other) and all(getattr(one, name) == getattr(other, name) for name in functions)
-
-
-def _data_of(settings: Settings) -> dict[str, Any]:
-    return {field.name: _to_data(getattr(settings, field.name)) for field in dataclasses.fields(Settings)}
+    for name, mine in vars(one).items():
+        theirs, data = getattr(other, name), _to_data(mine)
+        if data != _to_data(theirs) or (data == FUNCTION and mine != theirs):
+            return False
+    return True
 
 
 def _to_data(part: Any) -> Any:

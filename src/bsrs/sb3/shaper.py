@@ -1,6 +1,5 @@
 """What off-policy and on-policy shaping share: a model's settings, its current V, the shaped reward of a batch."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -31,10 +30,6 @@ class Settings:
     value_fn: ValueFunction | None = None
     seed: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.terminal not in ("zero", "keep"):
-            raise unknown("terminal", self.terminal, ["zero", "keep"])
-
 
 class Transitions(NamedTuple):
     """A batch of transitions with V at both ends; all but the observations are of shape (B,)."""
@@ -60,11 +55,14 @@ class ModelShaper:
 
     def __init__(self, model: Any, settings: Settings) -> None:
         self.model, self.settings = model, settings
+        if settings.terminal not in ("zero", "keep"):
+            raise unknown("terminal", settings.terminal, ["zero", "keep"])
         scale, potential = as_scale(settings.eta), settings.potential or Bootstrapped()
         self._shaper = Shaper([Shaping(scale, potential)])
         if isinstance(potential, RandomDynamic) and isinstance(model.observation_space, spaces.Dict):
             raise BadInput("a random potential needs observations in one array; this model's are in a dict")
-        self.mixes, self.reviews = scale.mixes, scale.reviews_returns
+        self.mixes, self.reviews, self.learns = scale.mixes, scale.reviews_returns, self._shaper.learns
+        self.is_always_active = self.learns or scale.depends_on_state
         if settings.value_fn is None and self._shaper.needs_value:
             self._read = reader_for(model, settings.network)
         if self.mixes or self.reviews:
@@ -73,7 +71,8 @@ class ModelShaper:
         """Whether V and one number are all there is: no function of the user's sees the tensors."""
         seed = (model.seed or 0) if settings.seed is None else settings.seed
         self._rng = stream(seed, "sb3 potential", model.num_timesteps)
-        self._last: tuple[Transitions, torch.Tensor] | None = None  # and its shaped rewards, for the logger
+        self.last: tuple[Transitions, torch.Tensor] | None = None
+        """The last batch and its shaped rewards, for the logger."""
         self.eta()
 
     def _check_target_network(self) -> None:
@@ -86,10 +85,6 @@ class ModelShaper:
         if "discounts" not in ReplayBufferSamples._fields:
             raise BadInput(f"{eta} needs Stable-Baselines3 2.7 or later")
         reader_for(self.model, "target")
-
-    def is_active(self) -> bool:
-        """Whether there is anything to do: at eta = 0 the model is the plain one bit for bit."""
-        return self._shaper.is_active(self.model.num_timesteps)
 
     def eta(self) -> float:
         """The eta in force; its mean over the last batch where it depends on the state."""
@@ -107,7 +102,7 @@ class ModelShaper:
         if not self._shaper.needs_value:
             return torch.zeros(count, device=self.model.device)
         # Inference mode is faster, but what the user's own functions get must be ordinary tensors.
-        with torch.inference_mode() if self.plain and not self._shaper.learns else torch.no_grad():
+        with torch.inference_mode() if self.plain and not self.learns else torch.no_grad():
             if self.settings.value_fn is None:
                 return self._read(self.model, obs, network or self.settings.network, self._rng, *lstm_states)
             return _as_values(self.settings.value_fn(self.model, obs), count)
@@ -129,16 +124,16 @@ class ModelShaper:
                 f"the shaped rewards came out as a {_kind(shaped)}: potential and eta functions must return a tensor"
                 f" with one number per state, here of shape {tuple(batch.reward.shape)}"
             )
-        self.update(batch, shaped)
+        self.last = batch, shaped
+        if self.learns:
+            self.update(batch)
         return shaped
 
-    def update(self, batch: Transitions, shaped: torch.Tensor) -> None:
-        """Show a batch to the scale, if it learns, and keep it for the logger."""
-        self._last = batch, shaped
-        if self._shaper.learns:
-            _, _, reward, value, next_value, terminated, _, env_reward = batch.flat()
-            reward, step = reward if env_reward is None else env_reward, self.model.num_timesteps
-            self._shaper.update(reward, value, next_value, terminated=terminated, step=step, members=False)
+    def update(self, batch: Transitions) -> None:
+        """Show a batch to the scale."""
+        _, _, reward, value, next_value, terminated, _, env_reward = batch.flat()
+        reward, step = reward if env_reward is None else env_reward, self.model.num_timesteps
+        self._shaper.update(reward, value, next_value, terminated=terminated, step=step, members=False)
 
     def review(self, returned: Returned) -> None:
         """Show recent returns to the scale."""
@@ -147,8 +142,8 @@ class ModelShaper:
     def log(self) -> None:
         """Put the last batch into the model's own logger."""
         mean, absolute, potential = 0.0, 0.0, 0.0
-        if self._last is not None and self.is_active():
-            batch, shaped = self._last
+        if self.last is not None and (self.is_always_active or self.eta()):
+            batch, shaped = self.last
             bonus = shaped - batch.reward
             phi = self._shaper.phi(self._state(batch.obs), batch.value.reshape(-1), self.model.num_timesteps)
             mean, absolute, potential = (float(part.mean()) for part in (bonus, abs(bonus), phi))
@@ -192,18 +187,6 @@ def _kind(array: Any) -> str:
 # A model or a buffer becomes a shaped one in place: its class is replaced by a subclass of it. So it stays what it was
 # for everything else (`isinstance`, its attributes, its other methods), nothing has to be delegated, and giving it its
 # own class again undoes it.
-
-
-def subclass_maker(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`make(plain)` is called once per class; `ShapedDQN` tells a reader of a traceback more than our class's name."""
-
-    @functools.cache
-    def made(plain: Any) -> Any:
-        subclass = make(plain)
-        subclass.__name__ = subclass.__qualname__ = f"Shaped{plain.__name__}"
-        return subclass
-
-    return made
 
 
 def become(thing: Any, make_subclass: Callable[[Any], Any]) -> None:

@@ -46,7 +46,12 @@ def reader_for(model: Any, network: str) -> ReadValue:
     if network not in ("online", "target"):
         raise unknown("network", network, ["online", "target"])
     for cls in type(model).__mro__:
-        reader = _readers(cls.__module__.partition(".")[0]).get(cls.__name__)
+        library = cls.__module__.partition(".")[0]
+        if library == "sbx":
+            from bsrs.sb3.values_jax import READERS as readers
+        else:
+            readers = TORCH_READERS.get(library, {})
+        reader = readers.get(cls.__name__)
         if reader is not None:
             if network not in reader.networks:
                 raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
@@ -57,41 +62,32 @@ def reader_for(model: Any, network: str) -> ReadValue:
     )
 
 
-def _readers(library: str) -> dict[str, Reader]:
-    """A library's readers by the name of the algorithm: names, because classes would import what is not in use."""
-    if library == "sbx":
-        from bsrs.sb3.values_jax import READERS
-
-        return READERS
-    return {"stable_baselines3": SB3_READERS, "sb3_contrib": CONTRIB_READERS}.get(library, {})
-
-
 def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """DQN: `max_a Q(s, a)`."""
-    return forward(_part(model, "q_net", network), obs).amax(dim=1)
+    return forward(getattr(model, f"q_net{SUFFIX[network]}"), obs).amax(dim=1)
 
 
 def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """QR-DQN: `max_a` of the mean over quantiles."""
-    quantiles = forward(_part(model, "quantile_net", network), obs)  # (B, quantiles, A)
+    quantiles = forward(getattr(model, f"quantile_net{SUFFIX[network]}"), obs)  # (B, quantiles, A)
     return quantiles.mean(dim=1).amax(dim=1)
 
 
 def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TD3, DDPG: `min_i Q_i(s, pi(s))`."""
-    action = forward(_part(model, "actor", network), obs)
-    return forward(_part(model, "critic", network), obs, action).amin(dim=1)
+    action = forward(getattr(model, f"actor{SUFFIX[network]}"), obs)
+    return forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action).amin(dim=1)
 
 
 def soft_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """SAC, CrossQ: `min_i Q_i(s, a) - alpha log pi(a|s)` at one action drawn from the policy."""
     action, entropy = _draw(model, obs, rng)
-    return forward(_part(model, "critic", network), obs, action).amin(dim=1) + entropy
+    return forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action).amin(dim=1) + entropy
 
 
 def truncated_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TQC: the mean of the pooled quantiles without the highest ones, minus `alpha log pi(a|s)`."""
-    critic = _part(model, "critic", network)
+    critic = getattr(model, f"critic{SUFFIX[network]}")
     action, entropy = _draw(model, obs, rng)
     quantiles = forward(critic, obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
     kept = critic.quantiles_total - model.top_quantiles_to_drop_per_net * critic.n_critics
@@ -107,26 +103,26 @@ def critic_value(
 
 
 ONLINE_ONLY = ("online",)
-SB3_READERS = {
-    "DQN": Reader(greedy_value),
-    "TD3": Reader(policy_value),
-    "DDPG": Reader(policy_value),
-    "SAC": Reader(soft_value),
-    "PPO": Reader(critic_value, ONLINE_ONLY),
-    "A2C": Reader(critic_value, ONLINE_ONLY),
+# library -> algorithm -> its reader: by names, because classes would import what is not in use
+TORCH_READERS = {
+    "stable_baselines3": {
+        "DQN": Reader(greedy_value),
+        "TD3": Reader(policy_value),
+        "DDPG": Reader(policy_value),
+        "SAC": Reader(soft_value),
+        "PPO": Reader(critic_value, ONLINE_ONLY),
+        "A2C": Reader(critic_value, ONLINE_ONLY),
+    },
+    "sb3_contrib": {
+        "QRDQN": Reader(quantile_value),
+        "TQC": Reader(truncated_value),
+        "CrossQ": Reader(soft_value, ONLINE_ONLY),
+        "TRPO": Reader(critic_value, ONLINE_ONLY),
+        "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
+        "RecurrentPPO": Reader(critic_value, ONLINE_ONLY),
+    },
 }
-CONTRIB_READERS = {
-    "QRDQN": Reader(quantile_value),
-    "TQC": Reader(truncated_value),
-    "CrossQ": Reader(soft_value, ONLINE_ONLY),
-    "TRPO": Reader(critic_value, ONLINE_ONLY),
-    "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
-    "RecurrentPPO": Reader(critic_value, ONLINE_ONLY),
-}
-
-
-def _part(model: Any, name: str, network: str) -> Any:
-    return getattr(model, name if network == "online" else f"{name}_target")
+SUFFIX = {"online": "", "target": "_target"}  # of the networks' names in a model
 
 
 def _draw(model: Any, obs: Observations, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -148,27 +144,26 @@ def forward(network: nn.Module, *inputs: Any) -> torch.Tensor:
     Fast path: an MLP on flat observations is applied layer by layer, because in a small network the preprocessing and
     the calls of its modules take a third of the time of a forward pass. A test holds it equal to the other.
     """
-    layers = _flat_layers(network)
+    if network not in _known:
+        _known[network] = _flat_layers(network)
+    layers = _known[network]
     if layers is None:
         with evaluating(network):
             output = network(*inputs)
         return torch.cat(output, dim=1) if isinstance(output, tuple) else output
     joined = torch.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0]
-    outputs = [_through(each, joined) for each in layers]
+    outputs = []
+    for each in layers:
+        x = joined
+        for layer in each:
+            if type(layer) is nn.Linear:
+                x = functional.linear(x, layer.weight, layer.bias)
+            elif type(layer) is nn.ReLU and x is not joined:  # no new memory for what it gives
+                torch.relu_(x)
+            else:
+                x = layer(x)
+        outputs.append(x)
     return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
-
-
-def _through(layers: nn.Sequential, inputs: torch.Tensor) -> torch.Tensor:
-    """`layers(inputs)` without the calls of its modules, and without new memory for what a ReLU gives."""
-    x = inputs
-    for layer in layers:
-        if type(layer) is nn.Linear:
-            x = functional.linear(x, layer.weight, layer.bias)
-        elif type(layer) is nn.ReLU and x is not inputs:
-            torch.relu_(x)
-        else:
-            x = layer(x)
-    return x
 
 
 # Modules for which the mode makes no difference; and those that SB3 itself defines only hold others.
@@ -183,14 +178,12 @@ _known: WeakKeyDictionary[nn.Module, Sequence[nn.Sequential] | None] = WeakKeyDi
 
 def _flat_layers(network: Any) -> Sequence[nn.Sequential] | None:
     """The layers of an MLP that observations reach as they are, looked for once: a network keeps its modules."""
-    if network not in _known:
-        kinds = {type(module) for module in network.modules()}
-        modeless = all(kind in MODELESS or kind.__module__.startswith("stable_baselines3.") for kind in kinds)
-        plain = type(network) in MLPS and type(network.features_extractor) is FlattenExtractor and modeless
-        space = network.observation_space if plain else None
-        flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
-        _known[network] = MLPS[type(network)](network) if flat else None
-    return _known[network]
+    kinds = {type(module) for module in network.modules()}
+    modeless = all(kind in MODELESS or kind.__module__.startswith("stable_baselines3.") for kind in kinds)
+    plain = type(network) in MLPS and type(network.features_extractor) is FlattenExtractor and modeless
+    space = network.observation_space if plain else None
+    flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
+    return MLPS[type(network)](network) if flat else None
 
 
 @contextmanager

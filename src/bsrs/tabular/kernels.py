@@ -96,7 +96,7 @@ def back_up(
 
     If `policy` is given, the first best action of every state is written into it.
     """
-    low, high = _range(table)
+    low, high = np.empty((2, numba.get_num_threads()), dtype=table.rewards.dtype)  # one block of states per thread
     number = value.dtype.type
     _back_up(*table.layout(), number(gamma), number(omega), value, out, policy, low, high)
     return float(low.min()), float(high.max())
@@ -134,34 +134,6 @@ def _restrict_irregular(table: Table, policy: Ints) -> Table:
     weights = None if table.weights is None else table.weights[entries]
     rewards = table.rewards[rows]
     return Table(table.n_states, 1, table.columns[entries], weights, rewards, pointers.astype(np.uint32), table.width)
-
-
-def shaped_step(
-    table: Table, gamma: float, eta: Floats, value: Floats, scaled: Floats, q: Floats, outs: tuple[Floats, Floats]
-) -> float:
-    """The self-shaped operator, r - eta V(s) + gamma E (1 + eta) V(s').
-
-    `eta` is (1,) or (S,); `value` is V and `scaled` (1 + eta) V, both (S,). `q`, (S, A), is overwritten, the new V and
-    (1 + eta) V go to `outs`. Returns the sup-norm of the change of q: the paper's residual.
-    """
-    changes = np.zeros(_n_blocks(), dtype=q.dtype)
-    _shaped_step(*table.layout(), q.dtype.type(gamma), eta, value, scaled, q.reshape(-1), *outs, changes)
-    return float(changes.max())  # a NaN, the end of a diverging run, stays one
-
-
-def copy(source: Floats, target: Floats) -> None:
-    """Nothing but moving memory: the yardstick of the other kernels."""
-    _copy(source, target)
-
-
-def _n_blocks() -> int:
-    """One block of states for each thread."""
-    return int(numba.get_num_threads())
-
-
-def _range(table: Table) -> tuple[Floats, Floats]:
-    dtype = table.rewards.dtype
-    return np.empty(_n_blocks(), dtype=dtype), np.empty(_n_blocks(), dtype=dtype)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -232,29 +204,6 @@ def _restrict(columns, weights, rewards, actions, widths, policy, new_columns, n
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def _shaped_step(  # type: ignore[no-untyped-def]
-    columns, weights, rewards, pointers, actions, widths, gamma, eta, value, scaled, q, new_value, new_scaled, changes
-):
-    n_states, n_blocks = value.size, changes.size
-    n_actions, per_state = _U(len(actions)), _U(eta.size > 1)
-    for block in prange(n_blocks):
-        change = value.dtype.type(0)
-        for s in range(_U(n_states * block // n_blocks), _U(n_states * (block + 1) // n_blocks)):
-            best, scale = value.dtype.type(-np.inf), eta[s * per_state]
-            for a in range(n_actions):
-                row = s * n_actions + a
-                expected = _row_value(columns, weights, pointers, widths, row, scaled)
-                new = rewards[row] - scale * value[s] + gamma * expected
-                moved = abs(new - q[row])
-                q[row] = new
-                change = change if moved <= change else moved  # so that a NaN is kept
-                best = best if best >= new else new
-            new_value[s] = best
-            new_scaled[s] = (1 + scale) * best
-        changes[block] = change
-
-
-@njit(parallel=True, cache=True, nogil=True)
 def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyped-def]
     """Rows filled up with probability zero of staying where one is: a state whose value is at hand anyway."""
     n_rows = len(pointers) - 1
@@ -268,6 +217,7 @@ def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyp
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def _copy(source, target):  # type: ignore[no-untyped-def]
+def copy(source, target):  # type: ignore[no-untyped-def]
+    """Nothing but moving memory: the yardstick of the other kernels."""
     for i in prange(source.size):
         target[i] = source[i]

@@ -77,8 +77,10 @@ def solve(
     if method == "iterate" and not isinstance(eta, str):
         start = np.zeros((1, *mdp.rewards.shape)) if first is None else first[None]
         scale = np.asarray(eta, dtype=np.float64)
-        how: dict[str, Any] = {"temperature": temperature, "dtype": dtype, "threads": threads}
-        return _constant_solution(solve_many(mdp, gamma, eta=scale[None], init=start, **limits, **how), scale, gamma)
+        batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
+        q, count = batch.q[0], int(batch.applications[0])
+        found = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
+        return Solution(q, state_value(q, temperature), greedy_policy(q), count, *found)
     if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
         return _solve_small(mdp, gamma, method, 1.0 + _one_number(method, eta), first, **limits)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
@@ -141,13 +143,6 @@ def _solution(backup: Backup, found: Found, method: str) -> Solution:
     outcome: Outcome = "converged" if found.converged else "exhausted"
     end = found.residuals, outcome, 0.0, backup.gamma, method, found.schedule, found.sweeps
     return Solution(q, best, greedy_policy(q), count, *end)
-
-
-def _constant_solution(batch: Batch, eta: Floats, gamma: float) -> Solution:
-    q, count = batch.q[0], int(batch.applications[0])
-    scale = float(eta) if eta.ndim == 0 else eta
-    found = batch.residuals[:count, 0], batch.outcomes[0], scale, gamma
-    return Solution(q, state_value(q, batch.temperature), greedy_policy(q), count, *found)
 
 
 __all__ = ["Batch", "Method", "Outcome", "Solution", "Watch", "solve", "solve_many"]
