@@ -18,7 +18,7 @@ from bsrs import Constant, Shaping
 from bsrs.agents.replay import ArrayReplay, FrameReplay
 from bsrs.agents.returns import LONGEST, STATES, RecentReturns
 from bsrs.auto import AUTO, evidence
-from bsrs.config.algorithms import config_type
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
@@ -213,7 +213,7 @@ CASES = {
 
 
 def config(algorithm: str, **fields: Any) -> TrainingConfig:
-    return config_type(algorithm)(**{"steps": 900, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
+    return find_algorithm(algorithm).config_class(**{"steps": 900, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsrs import Bootstrapped, Constant, Linear, RandomDynamic, Shaping, shaped_reward
-from bsrs.config.algorithms import config_type
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.shaping import Memory, Seen, Shaper, ShapeScale
@@ -130,7 +130,7 @@ CASES = {
 
 
 def config(algorithm: str, **fields: Any) -> TrainingConfig:
-    return config_type(algorithm)(**{"steps": 400, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
+    return find_algorithm(algorithm).config_class(**{"steps": 400, **RUN, **CASES[algorithm], **fields})  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("algorithm", CASES)

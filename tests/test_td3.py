@@ -18,7 +18,7 @@ import torch
 from bsrs.agents.actor_critic import q_values
 from bsrs.agents.replay import Batch
 from bsrs.config.agents import TD3Config
-from bsrs.config.algorithms import config_type, preset
+from bsrs.config.algorithms import find_algorithm, preset
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, EnvFault
@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {"hidden": (32, 24), "batch_size": 32, "buffer_size": 1_
 
 
 def config(algorithm: str = "td3", **fields: Any) -> TrainingConfig:
-    return config_type(algorithm)(**{"env": "Pendulum-v1", "steps": 200, **SMALL, **fields})  # type: ignore[call-arg]
+    return find_algorithm(algorithm).config_class(**{"env": "Pendulum-v1", "steps": 200, **SMALL, **fields})  # type: ignore[call-arg]
 
 
 def started(configs: list[TrainingConfig], **options: Any) -> tuple[Loop, Any]:

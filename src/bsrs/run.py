@@ -24,8 +24,12 @@ from bsrs.train import Loop, Outcome, Progress
 
 def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
     """One agent with a member for each config; they may differ in the algorithm's `member_fields` only."""
+    try:
+        torch.ones(1, device=device).item()  # some devices, such as meta, hold no numbers
+    except Exception as error:
+        raise BadInput(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
     row = find_algorithm(configs[0].algorithm)
-    agent: Agent = row.make_agent(configs, spec_of(configs[0].env), device=_device(device), shaping=shaping)
+    agent: Agent = row.make_agent(configs, spec_of(configs[0].env), device=device, shaping=shaping)
     return agent
 
 
@@ -82,14 +86,6 @@ def _resume(loop: Loop, states: Sequence[State | None]) -> None:
         raise
     except Exception as error:
         raise Damaged(f"the checkpoint cannot be used ({type(error).__name__}: {error})") from None
-
-
-def _device(name: str) -> str:
-    try:
-        torch.ones(1, device=name).item()  # some devices, such as meta, hold no numbers
-    except Exception as error:
-        raise BadInput(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from None
-    return name
 
 
 @dataclass

@@ -15,10 +15,10 @@ import numpy as np
 
 from attack.calls import Ended, bsrs, call, in_child, stopped
 from attack.damage import FIRST, SECOND
-from bsrs.config.algorithms import config_type
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.base import identity_of
 from bsrs.rng import stream
-from bsrs.store.files import checksum, read_bytes, write_sealed_json
+from bsrs.store.files import checksum, read_bytes, write_json
 from bsrs.store.read import folder_name
 from sweeping import HereExecutor
 
@@ -337,7 +337,7 @@ def _reseal(run: Path) -> None:
     config = run / "config.json"
     try:
         content = json.loads(read_bytes(config))  # it may be a pipe by now
-        content["identity"] = identity_of(config_type(content["algorithm"]), content["config"])
+        content["identity"] = identity_of(find_algorithm(content["algorithm"]).config_class, content["config"])
         config.write_text(json.dumps(content))
     except Exception:
         return
@@ -348,7 +348,7 @@ def _reseal_json(path: Path, key: str, folder: Path) -> None:
         content = json.loads(read_bytes(path))
         content.pop("checksum", None)
         content[key] = {name: checksum(folder / name) for name in content[key]}
-        write_sealed_json(path, content)
+        write_json(path, content, sealed=True)
     except Exception:
         return
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bsrs.config.training import OffPolicyConfig, check_positive, check_range
+from bsrs.config.training import OffPolicyConfig, check_range
 from bsrs.errors import BadInput
 
 
@@ -51,7 +51,7 @@ class DQNConfig(OffPolicyConfig):
         check_range(self, 0.0, "exploration_fraction", "exploration_initial_eps", "exploration_final_eps", high=1.0)
         check_range(self, 1, "gradient_steps", "target_update_interval")
         check_range(self, 0, "temperature")
-        check_positive(self, "max_grad_norm")
+        check_range(self, 0, "max_grad_norm", above=True)
         if self.double and self.temperature:
             raise BadInput("double and temperature are both set; the soft maximum has no greedy action to choose")
 
@@ -129,5 +129,4 @@ class SACConfig(ActorCriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.alpha > 0:
-            raise BadInput(f"alpha is {self.alpha}; expected a number above 0")
+        check_range(self, 0, "alpha", above=True)

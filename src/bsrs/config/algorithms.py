@@ -71,15 +71,6 @@ class Algorithm:
             raise BadInput(f"the members of one {self.name} agent differ in {min(different)}; expected {allowed} only")
         return _load(self.agent)(configs, *arguments, **options)
 
-    def population_key(self, config: TrainingConfig) -> tuple[Any, ...]:
-        """Equal for configs that can be members of one population."""
-        fields = [f.name for f in dataclasses.fields(config) if f.name not in self.member_fields]
-        return self.name, *(getattr(config, name) for name in fields)
-
-    def most_members(self, kind: str, env: str) -> int:
-        """Members of a population beyond which a core does not get faster, by measurement."""
-        return _first_match(self.populations, kind, env)
-
     def train(self, *arguments: Any) -> None:
         """Train runs, given as configs, folders and options."""
         _load(self.run)(*arguments)
@@ -171,22 +162,12 @@ def find_algorithm(name: str) -> Algorithm:
     return _ROWS[name]
 
 
-def config_type(algorithm: str) -> type[TrainingConfig]:
-    """The class of the algorithm's configs."""
-    return find_algorithm(algorithm).config_class
-
-
 def preset(algorithm: str, name: str, /, **fields: Any) -> TrainingConfig:
     """The config of a preset, with `fields` (at least `env`) in place of what it says."""
     row = find_algorithm(algorithm)
     if name not in row.presets:
         raise unknown(f"{algorithm} preset", name, row.presets)
     return from_dict(row.config_class, {**row.presets[name], **fields}, f"{algorithm} preset {name}")
-
-
-def suitable_preset(algorithm: str, kind: str, env: str) -> str:
-    """The name of the preset for an env of that kind and id."""
-    return _first_match(find_algorithm(algorithm).suits, kind, env)
 
 
 def use_plugin(module: str) -> None:
@@ -217,7 +198,8 @@ def import_from_here(name: str, purpose: str) -> ModuleType:
         raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 
 
-def _first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
+def first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
+    """Of a table by patterns of kind:env, such as a row's `suits` and `populations`."""
     return next(value for pattern, value in table.items() if fnmatch(f"{kind}:{env}", pattern))
 
 

@@ -117,8 +117,14 @@ class OffPolicyConfig(TrainingConfig):
         check_range(self, 1, "batch_size", high=1_000_000)
         check_range(self, -1, "gradient_steps", high=1_000_000)
         check_range(self, 0.0, "comparator_alpha", high=1.0)
-        check_positive(self, "learning_rate")
-        _check_layers(self.hidden)
+        check_range(self, 0, "learning_rate", above=True)
+        if not 0 < len(self.hidden) <= 100 or min(self.hidden) < 1 or max(self.hidden) > 100_000:
+            expected = "the sizes of 1 to 100 layers, each from 1 to 100000"
+            raise BadInput(f"hidden is {str(self.hidden)[:80]}; expected {expected}")
+        weights = sum(size * after for size, after in itertools.pairwise(self.hidden))
+        if weights > MOST_WEIGHTS:
+            what = f"hidden is {str(self.hidden)[:80]}: that is {weights:,} weights"
+            raise BadInput(f"{what}; expected at most {MOST_WEIGHTS:,}")
         if self.control != "none":
             self._check_control()
         if self.comparator == "centering" and self.gamma == 1:
@@ -134,14 +140,6 @@ class OffPolicyConfig(TrainingConfig):
             )
 
 
-def _check_layers(hidden: tuple[int, ...]) -> None:
-    if not 0 < len(hidden) <= 100 or min(hidden) < 1 or max(hidden) > 100_000:
-        raise BadInput(f"hidden is {str(hidden)[:80]}; expected the sizes of 1 to 100 layers, each from 1 to 100000")
-    weights = sum(size * after for size, after in itertools.pairwise(hidden))
-    if weights > MOST_WEIGHTS:
-        raise BadInput(f"hidden is {str(hidden)[:80]}: that is {weights:,} weights; expected at most {MOST_WEIGHTS:,}")
-
-
 def check_finite(config: Any) -> None:
     """BadInput unless every number is finite, and small enough to count with."""
     for field in dataclasses.fields(config):
@@ -153,17 +151,12 @@ def check_finite(config: Any) -> None:
                 raise BadInput(f"{field.name} has more than 18 digits; expected a smaller number")
 
 
-def check_range(config: Any, low: float, *names: str, high: float = float("inf")) -> None:
-    """BadInput unless each named field lies in [low, high]."""
+def check_range(config: Any, low: float, *names: str, high: float = float("inf"), above: bool = False) -> None:
+    """BadInput unless each named field lies in [low, high] and, if so asked, above `low`."""
     for name in names:
         value = getattr(config, name)
+        if above and not value > low:
+            raise BadInput(f"{name} is {value}; expected a number above {low:g}")
         if not low <= value <= high:
             expected = f"at least {low:g}" if value < low and high > 1 else f"between {low:g} and {high:g}"
             raise BadInput(f"{name} is {value}; expected {expected}")
-
-
-def check_positive(config: Any, *names: str) -> None:
-    """BadInput unless each named field is above 0."""
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise BadInput(f"{name} is {getattr(config, name)}; expected a number above 0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from bsrs.config.algorithms import find_algorithm, preset, suitable_preset
+from bsrs.config.algorithms import find_algorithm, first_match, preset
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.catalogue import make
 from bsrs.envs.spec import EnvSpec
@@ -22,7 +22,8 @@ def spec_of(env: str) -> EnvSpec:
     return envs.spec
 
 
-def default_preset(algorithm: str, env: str, /, **fields: Any) -> TrainingConfig:
+def default_preset(algorithm: str, /, env: str, **fields: Any) -> TrainingConfig:
     """The preset that suits the kind of env, with `fields` in place of what it says."""
-    kind = spec_of(env).kind if find_algorithm(algorithm).agent else "table"
-    return preset(algorithm, suitable_preset(algorithm, kind, env), env=env, **fields)
+    row = find_algorithm(algorithm)
+    kind = spec_of(env).kind if row.agent else "table"
+    return preset(algorithm, first_match(row.suits, kind, env), env=env, **fields)

@@ -22,7 +22,7 @@ from bsrs.store.files import (
     open_regular,
     read_bytes,
     read_json,
-    write_sealed_json,
+    write_json,
     write_whole,
 )
 
@@ -55,7 +55,7 @@ def _write(folder: Path, state: State, about: dict[str, Any]) -> None:
             os.fsync(out.fileno())
     sums = {name: checksum(folder / name) for name in [_TENSORS, *map(_file, state.arrays)]}
     content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
-    write_sealed_json(folder / "state.json", content)  # the last, and it syncs the folder
+    write_json(folder / "state.json", content, sealed=True)  # the last, and it syncs the folder
 
 
 def load(folder: Path) -> tuple[State, dict[str, Any]] | None:

@@ -77,13 +77,9 @@ def write_whole(path: Path, content: bytes) -> None:
         flush_folder(path.parent)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, _encoded(content))
-
-
-def write_sealed_json(path: Path, content: dict[str, Any]) -> None:
-    """JSON with its own checksum in it, which `read_json` verifies where it finds one."""
-    write_whole(path, _sealed(content))
+def write_json(path: Path, content: dict[str, Any], *, sealed: bool = False) -> None:
+    """A JSON object; `sealed`, with its own checksum in it, which `read_json` verifies where it finds one."""
+    write_whole(path, _encoded(content, sealed))
 
 
 def flush_folder(folder: Path) -> None:
@@ -95,12 +91,9 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _encoded(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
-
-
-def _sealed(content: dict[str, Any]) -> bytes:
-    return _encoded({**content, "checksum": zlib.crc32(_encoded(content))})
+def _encoded(content: dict[str, Any], sealed: bool) -> bytes:
+    text = (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+    return _encoded({**content, "checksum": zlib.crc32(text)}, sealed=False) if sealed else text
 
 
 class Lines:
@@ -222,29 +215,30 @@ def read_json(path: Path | str) -> dict[str, Any]:
     content = parse_json(raw, str(path))
     if not isinstance(content, dict):
         raise Damaged(f"{path} is damaged: expected an object")
-    if "checksum" in content and _sealed({k: v for k, v in content.items() if k != "checksum"}) != raw:
+    if "checksum" in content and _encoded({k: v for k, v in content.items() if k != "checksum"}, True) != raw:
         raise Damaged(f"{path} has changed since it was written")
     return content
 
 
 def read_lines(path: Path | str) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a killed process left half-written at the end does not count."""
-    pieces = read_bytes(path, LARGEST_LINES).split(b"\n")[:-1]
-    return [_record(piece, f"{path}, line {number}") for number, piece in enumerate(pieces, start=1)]
+    """The whole lines of a file; one that a killed process left half-written at the end does not count.
 
-
-def _record(line: bytes, where: str) -> dict[str, Any]:
-    """A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these."""
-    record = parse_json(line, where)
-    if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
-        raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
-    for name, value in record.items():
-        parts = value if isinstance(value, list) else [value]
-        if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
-            raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
-    if record["kind"] == "eval" and not is_number(record.get("score")):
-        raise Damaged(f"{where} is damaged: expected an evaluation with a score")
-    return record
+    A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
+    """
+    records = []
+    for number, piece in enumerate(read_bytes(path, LARGEST_LINES).split(b"\n")[:-1], start=1):
+        where = f"{path}, line {number}"
+        record = parse_json(piece, where)
+        if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
+            raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
+        for name, value in record.items():
+            parts = value if isinstance(value, list) else [value]
+            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
+                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+        if record["kind"] == "eval" and not is_number(record.get("score")):
+            raise Damaged(f"{where} is damaged: expected an evaluation with a score")
+        records.append(record)
+    return records
 
 
 def is_count(value: Any) -> bool:

@@ -23,20 +23,18 @@ class Lock:
 
     def __init__(self, path: Path, what: str, *, patience: float = PATIENCE_S) -> None:
         self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+        until = time.monotonic() + patience
         try:
-            self._take(path, what, time.monotonic() + patience)
+            while not _taken(self._descriptor, fcntl.LOCK_EX, path):
+                if time.monotonic() > until:
+                    raise Busy(f"{what} is being run by another process ({holder(path)})")
+                time.sleep(0.02)
+            about = {"host": platform.node(), "pid": os.getpid()}
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(about).encode(), 0)
         except BaseException:
             os.close(self._descriptor)
             raise
-
-    def _take(self, path: Path, what: str, until: float) -> None:
-        while not _taken(self._descriptor, fcntl.LOCK_EX, path):
-            if time.monotonic() > until:
-                raise Busy(f"{what} is being run by another process ({holder(path)})")
-            time.sleep(0.02)
-        about = {"host": platform.node(), "pid": os.getpid()}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(about).encode(), 0)
 
     def release(self) -> None:
         os.close(self._descriptor)

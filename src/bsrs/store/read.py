@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bsrs.config.algorithms import config_type
+from bsrs.config.algorithms import find_algorithm
 from bsrs.config.base import from_dict, identity, identity_of
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
@@ -85,22 +85,14 @@ def read_run(folder: Path) -> RunRecord:
     metrics = tuple(read_metrics(folder))
     if result is None:
         return RunRecord(folder, config, "unfinished", "", None, metrics)
-    if result["outcome"] == "finished":
-        _check_evaluations(folder, config, result, metrics)
-    return RunRecord(
-        folder, config, result["outcome"], result["reason"], result.get("wall_time_s"), metrics, "seal" in result
-    )
-
-
-def _check_evaluations(
-    folder: Path, config: TrainingConfig, result: dict[str, Any], metrics: tuple[dict[str, Any], ...]
-) -> None:
-    """A run that finished has every evaluation, and the last of them is its result: also where there is no seal."""
-    evaluations = [line for line in metrics if line["kind"] == "eval"]
-    least = result["step"] // config.eval_every if config.eval_every else 1
-    last = evaluations[-1] if evaluations else {}
-    if len(evaluations) < least or (last.get("step"), last.get("score")) != (result["step"], result["score"]):
-        raise Damaged(f"{folder / 'metrics.jsonl'} lacks evaluations of a run that finished at step {result['step']}")
+    outcome, step, score = (result[name] for name in ("outcome", "step", "score"))
+    if outcome == "finished":  # it has every evaluation, and the last of them is its result: also without a seal
+        evaluations = [(line["step"], line["score"]) for line in metrics if line["kind"] == "eval"]
+        least = step // config.eval_every if config.eval_every else 1
+        if len(evaluations) < least or evaluations[-1:] != [(step, score)]:
+            raise Damaged(f"{folder / 'metrics.jsonl'} lacks evaluations of a run that finished at step {step}")
+    sealed = "seal" in result
+    return RunRecord(folder, config, outcome, result["reason"], result.get("wall_time_s"), metrics, sealed)
 
 
 def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
@@ -136,7 +128,7 @@ def read_config(folder: Path) -> TrainingConfig:
     for name, kind in (("algorithm", str), ("identity", str), ("config", dict)):
         if not isinstance(content.get(name), kind):
             raise Damaged(f"{path} is damaged: {name} is missing")
-    config_class = config_type(content["algorithm"])
+    config_class = find_algorithm(content["algorithm"]).config_class
     # Of the data as written: an older version's config lacks the fields that have come since.
     if identity_of(config_class, content["config"]) != content["identity"]:
         raise Damaged(f"{path} was changed after the run began: its identity is not {content['identity']} any more")
@@ -162,19 +154,15 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     if not sound:
         raise Damaged(f"{path} is damaged: expected an outcome, a step and a score")
     for name, mark in result.get("seal", {}).items():
-        _verify(folder, name, mark)
+        if name not in SEALED:
+            raise Damaged(f"{path} is damaged: it seals {name[:40]!r}")
+        try:
+            if checksum(folder / name) != mark:
+                raise Damaged(f"{folder / name} has changed since the run ended")
+        except FileNotFoundError:
+            if name in _NEEDED:
+                raise Damaged(f"{folder / name} is missing") from None
     return result
-
-
-def _verify(folder: Path, name: str, mark: Any) -> None:
-    if name not in SEALED:
-        raise Damaged(f"{folder / 'result.json'} is damaged: it seals {name[:40]!r}")
-    try:
-        if checksum(folder / name) != mark:
-            raise Damaged(f"{folder / name} has changed since the run ended")
-    except FileNotFoundError:
-        if name in _NEEDED:
-            raise Damaged(f"{folder / name} is missing") from None
 
 
 def checkpoint_step(folder: Path) -> int:

@@ -22,7 +22,6 @@ from bsrs.store.files import (
     clear_words_when_full,
     make_folder,
     write_json,
-    write_sealed_json,
     write_whole,
 )
 from bsrs.store.lock import Lock
@@ -132,7 +131,7 @@ class Run:
 
     def _result(self, **content: Any) -> None:
         about = {"wall_time_s": round(self.wall_time(), 3), "versions": _versions(), "host": platform.node()}
-        write_sealed_json(self.folder / "result.json", {**content, **about})
+        write_json(self.folder / "result.json", {**content, **about}, sealed=True)
 
     def close(self) -> None:
         """Let go of the folder."""

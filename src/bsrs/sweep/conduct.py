@@ -133,7 +133,9 @@ class _Schedule:
     def handle(self, ended: Ended) -> None:
         task = ended.task
         if ended.how == "done":
-            self._record(task)
+            for status in map(run_status, task.folders):
+                self.summary.statuses.append(status)
+                self.watcher.run_ended(status)
         elif ended.how == "full":
             raise DiskFull(ended.why)
         elif ended.how == "busy":
@@ -151,9 +153,3 @@ class _Schedule:
         else:
             self.summary.problems[task.names[0]] = ended.why
             self.watcher.message(f"{task.names[0]}: {ended.why}")
-
-    def _record(self, task: Task) -> None:
-        for folder in task.folders:
-            status = run_status(folder)
-            self.summary.statuses.append(status)
-            self.watcher.run_ended(status)

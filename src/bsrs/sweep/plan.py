@@ -6,11 +6,12 @@ import math
 import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from bsrs.config.algorithms import find_algorithm, preset
+from bsrs.config.algorithms import find_algorithm, first_match, preset
 from bsrs.config.base import from_dict
 from bsrs.config.sweep import Options, RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
@@ -27,24 +28,18 @@ SCALES = ("smoke", "laptop", "paper")
 def expand(sweep: SweepConfig) -> list[TrainingConfig]:
     """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
     find_algorithm(sweep.algorithm)
+    for name in ("env", "eta", "seed"):
+        if name in {**sweep.fields, **sweep.grid}:
+            raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
+    make = partial(preset, sweep.algorithm, sweep.preset) if sweep.preset else partial(default_preset, sweep.algorithm)
     bases = [
-        _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
+        make(env=env, **{**sweep.fields, **dict(zip(sweep.grid, values, strict=True))})
         for env in sweep.env
         for values in itertools.product(*sweep.grid.values())
     ]
     etas = [float(eta) if isinstance(eta, (int, float)) else eta for eta in sweep.eta]
     seeds = range(sweep.first_seed, sweep.first_seed + sweep.seeds)
     return [dataclasses.replace(base, eta=eta, seed=seed) for seed in seeds for base in bases for eta in etas]
-
-
-def _base(sweep: SweepConfig, env: str, combination: dict[str, Any]) -> TrainingConfig:
-    fields = {**sweep.fields, **combination}
-    for name in ("env", "eta", "seed"):
-        if name in fields:
-            raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
-    if sweep.preset:
-        return preset(sweep.algorithm, sweep.preset, env=env, **fields)
-    return default_preset(sweep.algorithm, env, **fields)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -115,7 +110,8 @@ def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOpti
         with suppress(BadInput):  # damaged: the worker will say so
             if has_ended(folder):
                 continue
-        key = find_algorithm(config.algorithm).population_key(config)
+        mixed = find_algorithm(config.algorithm).member_fields
+        key = (config.algorithm, *(value for name, value in vars(config).items() if name not in mixed))
         alike.setdefault((key, checkpoint_step(folder)), []).append(config)
     sizes = [members(group[0], len(configs), options) for group in alike.values()]
     portions = [
@@ -135,7 +131,7 @@ def members(config: TrainingConfig, runs: int, options: SweepOptions) -> int:
         return options.members or 1
     row = find_algorithm(config.algorithm)
     spec = spec_of(config.env) if row.agent else None
-    most = row.most_members(spec.kind if spec and not spec.is_large else "large", config.env)
+    most = first_match(row.populations, spec.kind if spec and not spec.is_large else "large", config.env)
     memory = 0.8 * machine_bytes() / options.local_workers - PROCESS_BYTES
     most = max(1, min(most, int(memory // max(replay_bytes(config), 1))))
     rounds = math.ceil(runs / (options.local_workers * most))
