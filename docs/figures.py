@@ -37,8 +37,8 @@ FEWEST_SEEDS = 5
 
 def main() -> None:
     """All of them."""
-    folders = [folder for folder in sorted((ROOT / "results").iterdir()) if folder.is_dir()]
-    study = read_study([folder for folder in folders if folder.name not in ("anatomy", "ppo")])
+    folders = [path for path in sorted((ROOT / "results").iterdir()) if next(path.glob("**/config.json"), None)]
+    study = read_study([folder for folder in folders if folder.name != "anatomy"])
     anatomy = read_study([ROOT / "results" / "anatomy"])
     with project_style():
         save(idea(), "idea")

@@ -40,6 +40,11 @@ def test_half_of_the_etas_leave_and_the_last_meets_0_on_seeds_that_did_not_judge
 def test_a_race_is_run_by_the_command_line_and_continues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fields = "--max-steps 120 --learning-starts 50 --buffer-size 200 --hidden 8 --eval-every 60 --eval-episodes 1"
     command = f"sweep dqn --env CartPole-v1 --eta 0 1 2 --seeds 8 --race --no-tensorboard {fields} --out {tmp_path}"
+    main([*command.split(), "--dry-run"])
+    told = capsys.readouterr().out
+    assert [line.split("-seed")[0][-1:] for line in told.splitlines()[:4]] == ["1", "2", "1", "2"]  # the first round
+    assert "these 4 runs; at most, the whole race takes\n16 runs, 0 of them done; the rest takes about" in told
+    assert not list(tmp_path.iterdir())
     main(command.split())
     out = capsys.readouterr().out
     assert "race: eta 1.0, 2.0 on seeds 0, 1\n" in out

@@ -34,6 +34,17 @@ def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOption
     return total
 
 
+def plan_race(configs: Sequence[TrainingConfig], root: Path) -> tuple[list[TrainingConfig], list[TrainingConfig]]:
+    """The runs up to the end of the round that is due, and as many as the race can take in all: whoever wins, the same
+    number leaves, so those to come are told as if they scored alike."""
+    scores = _scores(root, set())
+    due = needed = entrants(configs, scores)
+    while missing := [config for config in needed if config not in scores]:
+        scores |= dict.fromkeys(missing, 0.0)
+        needed = entrants(configs, scores)
+    return due, needed
+
+
 def entrants(configs: Sequence[TrainingConfig], scores: Mapping[TrainingConfig, float]) -> list[TrainingConfig]:
     """The runs of these that are needed, as far as the scores tell: the next round's when a round has been scored."""
     found: list[TrainingConfig] = []

@@ -180,15 +180,19 @@ def _print_answer(configs: Sequence[TrainingConfig], out: Path) -> None:
     print_recommendations(recommend(series_of([run for run in read_runs(out)[0] if run.folder.name in planned])))
 
 
-def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepOptions) -> None:
+def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: HowToSweep) -> None:
+    """What will be run and what it costs; of a race the round that is due, and what all rounds cost at most."""
+    from bsrs.race import plan_race
     from bsrs.sweep.measure import PROCESS_BYTES, core_seconds, replay_bytes
     from bsrs.sweep.view import duration
 
+    shown, configs = plan_race(configs, out) if options.race else (configs, configs)
     tasks = tasks_left(configs, out, options)
     left = {name for task in tasks for name in task.names}
-    for config in configs:
-        name = folder_name(config)
+    for name in map(folder_name, shown):
         print(name if name in left else f"{name}  (done)")
+    if options.race:
+        print(f"the race's next round ends with these {len(shown)} runs; at most, the whole race takes")
     seconds = core_seconds(tasks)
     memory = PROCESS_BYTES + max((sum(map(replay_bytes, task.configs)) for task in tasks), default=0.0)
     workers = options.local_workers
