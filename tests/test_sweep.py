@@ -14,7 +14,7 @@ from bsrs.errors import BadInput
 from bsrs.store.read import folder_name
 from bsrs.sweep import measure
 from bsrs.sweep.conduct import run_sweep
-from bsrs.sweep.plan import SCALES, describe, expand, members, preset_names, read_sweep, tasks_left
+from bsrs.sweep.plan import SCALES, describe, expand, members, read_sweep, sweep_presets, tasks_left
 from bsrs.sweep.tasks import work
 from sweeping import OPTIONS, HereExecutor, begin, finished, metrics, small_sweep
 
@@ -59,7 +59,7 @@ def test_the_authors_code_is_a_preset_beside_the_text() -> None:
 
 @pytest.mark.parametrize("name", PAPER)
 def test_every_preset_has_three_scales_whose_runs_can_be_made(name: str) -> None:
-    assert f"paper-{name}" in preset_names()
+    assert f"paper-{name}" in sweep_presets()
     sizes = {}
     for scale in SCALES:
         configs = expand(read_sweep(f"paper-{name}", scale, {}))

@@ -20,7 +20,7 @@ from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
 from bsrs.envs.defaults import default_preset
 from bsrs.errors import BadInput, printable, unknown
 from bsrs.store.read import folder_name
-from bsrs.sweep.plan import describe, expand, preset_names, preset_text, read_sweep, tasks_left
+from bsrs.sweep.plan import describe, expand, read_sweep, sweep_presets, tasks_left
 
 if TYPE_CHECKING:
     from bsrs.config.training import TrainingConfig
@@ -128,7 +128,7 @@ def sweep_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
 def sweep_preset(arguments: PresetArguments) -> None:
     """Sweep what a preset or a file says."""
     if bool(arguments.file) == bool(arguments.preset):
-        raise BadInput(f"expected a TOML file or one --preset of {', '.join(preset_names())}")
+        raise BadInput(f"expected a TOML file or one --preset of {', '.join(sweep_presets())}")
     name = arguments.preset or str(arguments.file)
     sweep = read_sweep(name, arguments.scale, dict(map(_setting, arguments.set)))
     _sweep(sweep, arguments, "-".join(filter(None, (Path(name).stem, arguments.scale))))
@@ -243,11 +243,11 @@ def presets(name: Annotated[str, tyro.conf.Positional] = "") -> None:
         values = [{"": f.name, **{key: as_text(v) for key, v in preset_values(row, f).items()}} for f in fields]
         print_table(f"presets of {name}", values)
         print("suit: " + ", ".join(f"{pattern} {suited}" for pattern, suited in row.suits.items()))
-    elif name in preset_names():
-        print(preset_text(name).strip())
+    elif name in sweep_presets():
+        print(sweep_presets()[name].strip())
     elif name:
-        raise unknown("preset", name, [*rows, *preset_names()])
+        raise unknown("preset", name, [*rows, *sweep_presets()])
     else:
         for row in rows.values():
             print(f"{row.name}: {', '.join(row.presets)}")
-        print(f"sweeps: {', '.join(preset_names())}")
+        print(f"sweeps: {', '.join(sweep_presets())}")

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 # Okabe and Ito (2008)
@@ -51,8 +53,9 @@ def eta_colours(etas: Sequence[float | str], *, dark: bool = False) -> dict[floa
     above, below = [eta for eta in numbers if eta > 0], [eta for eta in numbers if eta < 0]
     first, last = (0.35, 0.95) if dark else (0.08, 0.82)
     colours: dict[float | str, str] = {0.0: WHITE if dark else BLACK}
-    colours |= dict(zip(above, _shades("viridis", first, last, len(above)), strict=True))
-    colours |= dict(zip(reversed(below), _shades("autumn", 0.25, 0.55, len(below)), strict=True))
+    for name, group, ends in (("viridis", above, (first, last)), ("autumn", below[::-1], (0.25, 0.55))):
+        shades = matplotlib.colormaps[name](np.linspace(*ends, len(group)))
+        colours |= dict(zip(group, map(to_hex, shades), strict=True))
     colours |= {eta: (ORANGE, SKY, PURPLE, GREEN)[i % 4] for i, eta in enumerate(schedules)}
     return {eta: colours[eta] for eta in etas}
 
@@ -60,9 +63,3 @@ def eta_colours(etas: Sequence[float | str], *, dark: bool = False) -> dict[floa
 def eta_label(eta: float | str) -> str:
     """As it stands in legends."""
     return eta if isinstance(eta, str) else f"{eta:g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _shades(name: str, first: float, last: float, count: int) -> list[str]:
-    colour_map = matplotlib.colormaps[name]
-    at = [first + (last - first) * i / max(count - 1, 1) for i in range(count)]
-    return [matplotlib.colors.to_hex(colour_map(x)) for x in at]

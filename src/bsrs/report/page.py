@@ -24,11 +24,15 @@ WIDE = 1_200  # pixels from which on a figure takes the whole width of the page,
 def write_report(study: Study, out: Path) -> Path:
     """Write the page about `study` to `out`."""
     shown = tasks(study.rows)
+    grouped = ["--group-by", ",".join(study.group_by)] if study.group_by else []
     data = {"tasks": shown, "metrics": METRICS, "comparisons": COMPARISONS, "runs": _runs(study)}
-    html = _template("page.html.j2").render(
+    jinja2 = optional("jinja2", "a report", "report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["interval"] = _interval_text
+    html = environment.from_string(_asset("page.html.j2")).render(
         title=study.title or ", ".join(folder.resolve().name for folder in study.folders),
         version=bsrs.__version__,
-        command=_command(study, out),
+        command=shlex.join(["bsrs", "report", *map(str, study.folders), "-o", str(out), *grouped]),
         facts=_facts(study),
         tasks=shown,
         findings=_findings(study),
@@ -62,11 +66,6 @@ def _findings(study: Study) -> list[dict[str, str]]:
         }
         for each in sorted(found, key=lambda each: not each.helps)
     ]
-
-
-def _command(study: Study, out: Path) -> str:
-    grouped = ["--group-by", ",".join(study.group_by)] if study.group_by else []
-    return shlex.join(["bsrs", "report", *map(str, study.folders), "-o", str(out), *grouped])
 
 
 def _facts(study: Study) -> dict[str, Any]:
@@ -114,13 +113,6 @@ def _without_roots(text: str, study: Study) -> str:
 
 def _asset(name: str) -> str:
     return files("bsrs.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _template(name: str) -> Any:
-    jinja2 = optional("jinja2", "a report", "report")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["interval"] = _interval_text
-    return environment.from_string(_asset(name))
 
 
 def _interval_text(value: Sequence[float | None] | None, percent: bool = False) -> str:

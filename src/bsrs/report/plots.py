@@ -58,26 +58,31 @@ def short_label(series: Series) -> str:
 
 
 def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    etas = list(dict.fromkeys(row.series.eta for row in rows))
+    colours = _colours(list(dict.fromkeys(row.series.eta for row in rows)))
     variants = list(dict.fromkeys(row.series.variant for row in rows))
-    colours = _colours(etas)
-    series = [
-        {
-            "label": series_label(row.series),
-            "short": short_label(row.series),
-            "colour": colours[row.series.eta],
-            "dash": DASHES[variants.index(row.series.variant) % len(DASHES)],
-            "runs": len(row.series.seeds),
-            "diverged": row.series.diverged,
-            "seconds_per_step": _seconds_per_step(row.series),
-            "steps_to_level": row.steps_to_level if np.isfinite(row.steps_to_level) else None,
-            "has_level": not np.isnan(row.steps_to_level),
-            "compare": {name: interval(getattr(row, name)) for name in COMPARISONS if getattr(row, name) is not None},
-            "metrics": {"score": _scores(row.series), **{name: _trace(row.series, name) for name in RECORDED}},
-        }
-        for row in rows
-    ]
-    return {"name": name, "series": series}
+    found = []
+    for row in rows:
+        own = row.series
+        middle = bootstrap(mean, own.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
+        each = [numbers(curve[_thinned(len(own.steps))]) for curve in own.curves]
+        paces = [run.seconds / run.step for run in own.runs if run.seconds and run.step]
+        found.append(
+            {
+                "label": series_label(own),
+                "short": short_label(own),
+                "colour": colours[own.eta],
+                "dash": DASHES[variants.index(own.variant) % len(DASHES)],
+                "runs": len(own.seeds),
+                "diverged": own.diverged,
+                "seconds_per_step": float(np.mean(paces)) if paces else None,
+                "steps_to_level": row.steps_to_level if np.isfinite(row.steps_to_level) else None,
+                "has_level": not np.isnan(row.steps_to_level),
+                "compare": {name: interval(getattr(row, name)) for name in COMPARISONS if getattr(row, name)},
+                "metrics": {"score": {**_band(own.steps, middle), "each": each}}
+                | {name: _trace(own, name) for name in RECORDED},
+            }
+        )
+    return {"name": name, "series": found}
 
 
 def _all_games(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -119,12 +124,6 @@ def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
     return {eta: [light[eta], dark[eta]] for eta in etas}
 
 
-def _scores(series: Series) -> dict[str, Any]:
-    middle = bootstrap(mean, series.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
-    keep = _thinned(len(series.steps))
-    return {**_band(series.steps, middle), "each": [numbers(curve[keep]) for curve in series.curves]}
-
-
 def _band(steps: Array, middle: Interval) -> dict[str, Any]:
     """A line with its interval; an end that is not known is null."""
     keep = _thinned(len(steps))
@@ -149,12 +148,6 @@ def _trace(series: Series, name: str) -> dict[str, Any]:
 def _thinned(count: int) -> Array:
     """Indices of at most LARGEST_TRACE points, the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, LARGEST_TRACE)).round().astype(int))
-
-
-def _seconds_per_step(series: Series) -> float | None:
-    """Mean over the series' runs, or None if no run says how long it took."""
-    paces = [run.seconds / run.step for run in series.runs if run.seconds and run.step]
-    return float(np.mean(paces)) if paces else None
 
 
 def interval(value: Interval) -> list[float | None]:

@@ -67,10 +67,11 @@ def judged(
     inconclusive, never a guess, and `command` could settle it."""
     if effect is None:
         return Claim(text, too_small or "not among these runs", "–", "inconclusive", command)
+    form = ".0%" if percent else ".4g"
     return Claim(
         text,
         f"{shown}; {too_small}" if too_small else shown,
-        interval_text(effect.low, effect.high, ".0%" if percent else ".4g"),
+        f"[{effect.low:{form}}, {effect.high:{form}}]" if np.isfinite([effect.low, effect.high]).all() else "–",
         "inconclusive" if too_small else effect.verdict,
         command,
         effect.p,
@@ -81,11 +82,6 @@ def denied(effect: Comparison) -> Comparison:
     """The effect under the claim that there is none: an effect refutes it, noise does not prove it."""
     opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
     return replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
-
-
-def interval_text(low: float, high: float, form: str) -> str:
-    """[low, high], or a dash where the runs give no bounds."""
-    return f"[{low:{form}}, {high:{form}}]" if low > -float("inf") and high < float("inf") else "–"
 
 
 def corrected(claims: Sequence[Claim]) -> list[Claim]:
@@ -145,11 +141,6 @@ def too_small(series: Sequence[Series], scope: Scope) -> str:
     return "too small to tell: " + ", ".join(reasons) if reasons else ""
 
 
-def at(series: Sequence[Series], eta: float, env: str | None = None) -> Series | None:
-    """The series with this eta, of this env if there are several."""
-    return next((each for each in series if each.eta == eta and env in (None, each.env)), None)
-
-
 def constant_etas(series: Sequence[Series]) -> list[Series]:
     """Without the schedules, in the order of eta."""
     numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
@@ -193,7 +184,7 @@ class Tuned:
 def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
     """Of one task. None without eta = 0, without an eta above 0, or without two seeds that all share."""
     above = [each for each in constant_etas(series) if float(each.eta) > 0]
-    baseline = at(series, 0.0)
+    baseline = next((each for each in series if each.eta == 0.0), None)
     if baseline is None or not above:
         return None
     *each, zero = on_shared_seeds(value, *above, baseline)

@@ -1,6 +1,7 @@
 """TD3 on Pendulum, Hopper and Humanoid; and two ways to do the same: online or target network, shaping or rescaling."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ from bsrs.reproduce.claims import (
     Claim,
     Scope,
     area,
-    at,
     constant_etas,
     curves,
     denied,
@@ -26,7 +26,7 @@ from bsrs.reproduce.claims import (
     too_small,
     tuned,
 )
-from bsrs.stats import Comparison, best_of, paired_difference, probability_of_improvement
+from bsrs.stats import best_of, paired_difference, probability_of_improvement
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
 from bsrs.stats.summary import on_shared_seeds
@@ -46,14 +46,13 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
         room = 0.3 * float(np.ptp(heights)) + 1e-9
         ax.set_ylim(heights.min() - room, heights.max() + room)
     colours = eta_colours([each.eta for each in etas])
-    zero = at(etas, 0.0)
     sensitivity(
         ax.inset_axes((0.5, 0.2, 0.47, 0.42)),
         [eta_label(each.eta) for each in etas],
         [colours[each.eta] for each in etas],
         means(etas, area),
         name="mean over training",
-        baseline=None if zero is None else etas.index(zero),
+        baseline=next((i for i, each in enumerate(etas) if each.eta == 0.0), None),
         small=True,
     )
     return {"pendulum": figure}
@@ -61,26 +60,21 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
 
 def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Better for some eta above 0, robust at large ones, worse below 0. Each claim needs only the runs it is about."""
-    etas = constant_etas(series)
-    zero = at(etas, 0.0)
-
-    def about(text: str, effect: Comparison | None, shown: str, runs: Sequence[Series]) -> Claim:
-        return judged(text, effect, shown, too_small=too_small(runs, scope), command=scope.command)
-
-    def better(text: str, first: Series | None, second: Series | None) -> Claim:
-        if first is None or second is None:
-            return about(text, None, "", [])
-        effect = gain(first, second, area)
-        shown = f"{effect.mean:+.4g} in the mean score over training" if effect else ""
-        return about(text, effect, shown, [first, second])
-
-    not_negative = [each for each in etas if float(each.eta) >= 0]
-    best = tuned(not_negative, area)
-    improves = "BSRS improves TD3 on Pendulum over eta = 0"
+    etas = {float(each.eta): each for each in constant_etas(series)}
+    not_negative = [each for eta, each in etas.items() if eta >= 0]
+    best, text = tuned(not_negative, area), "BSRS improves TD3 on Pendulum over eta = 0"
+    found = [(text, best.best.gain if best else None, best.words if best else "", not_negative)]
+    lowest = min(etas, default=0.0)
+    comparisons = {f"Robust: eta = {eta:g} is still better than eta = 0": (eta, 0.0) for eta in LARGE_ETAS}
+    comparisons["A negative eta is worse than eta = 0"] = 0.0, lowest if lowest < 0 else math.nan
+    for text, (first, second) in comparisons.items():
+        effect, runs = None, [etas[eta] for eta in (first, second) if {first, second} <= set(etas)]
+        if runs:
+            effect = gain(runs[0], runs[1], area)
+        found.append((text, effect, f"{effect.mean:+.4g} in the mean score over training" if effect else "", runs))
     return [
-        about(improves, best.best.gain if best else None, best.words if best else "", not_negative),
-        *(better(f"Robust: eta = {eta:g} is still better than eta = 0", at(etas, eta), zero) for eta in LARGE_ETAS),
-        better("A negative eta is worse than eta = 0", zero, etas[0] if etas and float(etas[0].eta) < 0 else None),
+        judged(text, effect, shown, too_small=too_small(runs, scope), command=scope.command)
+        for text, effect, shown, runs in found
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsrs.reproduce.claims import Claim, between, interval_text
+from bsrs.reproduce.claims import Claim, between
 from bsrs.rng import stream
 from bsrs.shaping import Shaping
 from bsrs.stats import Verdict, bootstrap, mean
@@ -143,8 +143,7 @@ def _fewer_steps() -> list[Claim]:
     shown = (
         f"{saved.estimate:.0%} fewer at eta = {etas[best]:g}: {steps[best].mean():.1f} instead of {steps[0].mean():.1f}"
     )
-    interval = interval_text(float(saved.low), float(saved.high), ".0%")
-    return [Claim(text, shown, interval, between(saved, 0.15, 0.25)), times]
+    return [Claim(text, shown, f"[{saved.low:.0%}, {saved.high:.0%}]", between(saved, 0.15, 0.25)), times]
 
 
 def _holds(yes: bool) -> Verdict:

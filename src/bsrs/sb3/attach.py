@@ -55,7 +55,7 @@ def _attach(model: Model, shaper: ModelShaper) -> Model:
 
 def unshape(model: Model) -> Model:
     """The same model, plain again."""
-    if not isinstance(model, BaseAlgorithm) or not _is_shaped(model):
+    if not isinstance(model, BaseAlgorithm) or "shaper" not in vars(_buffer(model)):
         raise BadInput("unshape got a model that is not shaped")
     buffer = _buffer(model)
     del buffer.shaper, model.bsrs_shaping
@@ -73,17 +73,13 @@ def _plain(model: Any) -> Any:
         raise BadInput(f"{type(model).__name__} learns no value estimate: there is nothing to shape it with")
     if _buffer(model) is None:
         raise BadInput(f"this {type(model).__name__} has no buffer yet: expected a model that is set up")
-    if _is_shaped(model):
+    if "shaper" in vars(_buffer(model)):
         raise BadInput("this model is shaped already: call bsrs.sb3.unshape(model) first to shape it anew")
     return model
 
 
 def _buffer(model: Any) -> Any:
     return vars(model).get("replay_buffer" if isinstance(model, OffPolicyAlgorithm) else "rollout_buffer")
-
-
-def _is_shaped(model: Any) -> bool:
-    return "shaper" in vars(_buffer(model))
 
 
 class ShapeCallback(BaseCallback):  # type: ignore[misc]
@@ -98,8 +94,9 @@ class ShapeCallback(BaseCallback):  # type: ignore[misc]
         self._settings = Settings(eta, **arguments)
 
     def _init_callback(self) -> None:
-        if _is_shaped(self.model):
-            if is_same(_buffer(self.model).shaper.settings, self._settings):
+        shaper = vars(_buffer(self.model)).get("shaper")
+        if shaper is not None:
+            if is_same(shaper.settings, self._settings):
                 return
             unshape(self.model)
         shape(self.model, **vars(self._settings))

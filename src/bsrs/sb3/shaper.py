@@ -30,6 +30,10 @@ class Settings:
     value_fn: ValueFunction | None = None
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.terminal not in ("zero", "keep"):
+            raise unknown("terminal", self.terminal, ["zero", "keep"])
+
 
 class Transitions(NamedTuple):
     """A batch of transitions with V at both ends; all but the observations are of shape (B,)."""
@@ -55,8 +59,6 @@ class ModelShaper:
 
     def __init__(self, model: Any, settings: Settings) -> None:
         self.model, self.settings = model, settings
-        if settings.terminal not in ("zero", "keep"):
-            raise unknown("terminal", settings.terminal, ["zero", "keep"])
         scale, potential = as_scale(settings.eta), settings.potential or Bootstrapped()
         self._shaper = Shaper([Shaping(scale, potential)])
         if isinstance(potential, RandomDynamic) and isinstance(model.observation_space, spaces.Dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 
 import numpy as np
 
@@ -56,8 +57,11 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
     baseline = baseline_of(candidates[0], everything)
     if baseline is None:
         return Recommendation(task, variant, 0.0, "eta = 0 was not run: without it nothing shows whether shaping helps")
-    candidates = _with_seeds(candidates, baseline)
-    *each, zero = on_shared_seeds(lambda each: each.area, *candidates, baseline)
+    # Those that can be tested or, if none can, compared at all: one run of one eta must not take seeds from the others.
+    shared = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
+    least = FEWEST_SEEDS if max(shared) >= FEWEST_SEEDS else 2
+    candidates = [each for each, count in zip(candidates, shared, strict=True) if count >= least]
+    *each, zero = on_shared_seeds(attrgetter("area"), *candidates, baseline)
     if not candidates or len(zero) < 2:
         words = "every eta needs the same seeds, at least 2, and 6 for a verdict: keep 0 until then"
         return Recommendation(task, variant, 0.0, words)
@@ -78,14 +82,6 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
     else:
         sentence = f"no evidence that any eta helps here: keep 0 (eta = {label}: {over}); {_told(more)}"
     return Recommendation(task, variant, 0.0, sentence, gain, eta, more)
-
-
-def _with_seeds(candidates: Sequence[Series], baseline: Series) -> list[Series]:
-    """Those that can be tested; if none can, those with a comparison at all. A single run of one eta must not take the
-    seeds from the others."""
-    counts = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
-    least = FEWEST_SEEDS if max(counts) >= FEWEST_SEEDS else 2
-    return [each for each, count in zip(candidates, counts, strict=True) if count >= least]
 
 
 def _more_seeds(differences: Array, scale: float) -> int | None:

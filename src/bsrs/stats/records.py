@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,16 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
 from bsrs.stats.curves import area_under_curve, final_score
-from bsrs.store.read import ENDED, RunRecord, Task, read_run, read_runs
+from bsrs.store.read import ENDED, RunRecord, read_run, read_runs
+
+
+class Task(NamedTuple):
+    """One algorithm on one env in one sweep: runs of different sweeps may differ in anything."""
+
+    sweep: Path
+    """The folder that holds the runs' folders."""
+    algorithm: str
+    env: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +75,8 @@ def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[S
     tasks: dict[Task, list[RunRecord]] = defaultdict(list)
     for run in {run.config: run for run in reversed(runs)}.values() if group_by else runs:
         if run.outcome in ENDED:
-            tasks[run.task._replace(sweep=Path()) if group_by else run.task].append(run)
+            sweep = Path() if group_by else run.folder.parent
+            tasks[Task(sweep, run.config.algorithm, run.config.env)].append(run)
     found = [series for task, members in tasks.items() for series in _task_series(task, members, group_by)]
     return sorted(found, key=lambda s: (s.task, s.variant, isinstance(s.eta, str), s.eta))
 
@@ -79,22 +88,15 @@ def _task_series(task: Task, runs: Sequence[RunRecord], group_by: Sequence[str])
     worst = float(np.nanmin(evaluations))
     groups: dict[Any, list[RunRecord]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.config.seed, run.folder)):
-        groups[_group(run.config, group_by)].append(run)
+        shared = to_dict(run.config)
+        if strange := set(group_by) - set(shared):
+            raise unknown(f"field of a {run.config.algorithm} config", min(strange), shared)
+        names = {"eta", *group_by} if group_by else shared.keys() - {"seed"}
+        groups[tuple(repr(value) for name, value in shared.items() if name in names)].append(run)
     settings = [to_dict(members[0].config) for members in groups.values()]
     varying = [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]
     varying = [name for name in varying if not group_by or name in group_by]
     return [_series(task, members, varying, worst) for members in groups.values()]
-
-
-def _group(config: TrainingConfig, group_by: Sequence[str]) -> Any:
-    """What runs of one series share: the config but for the seed, or eta and the fields to group by."""
-    if not group_by:
-        return dataclasses.replace(config, seed=0)
-    fields = to_dict(config)
-    for name in group_by:
-        if name not in fields:
-            raise unknown(f"field of a {config.algorithm} config", name, fields)
-    return tuple(repr(fields[name]) for name in dict.fromkeys(["eta", *group_by]))
 
 
 def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst: float) -> Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -39,29 +40,21 @@ class Row:
 
 def summary(series: Sequence[Series]) -> list[Row]:
     """A row for each series."""
-    return [_row(each, series) for each in series]
-
-
-def _row(series: Series, everything: Sequence[Series]) -> Row:
-    baseline = baseline_of(series, everything)
-    floor = floor_of(series.task, everything)
-    better = advantage = None
-    steps_to_level = np.nan
-    if baseline is not None:
-        level = floor + 0.9 * (float(baseline.final.mean()) - floor)
-        steps_to_level = float(np.median(steps_to_threshold(series.steps, series.curves, level)))
-    if baseline is not None and baseline is not series and set(series.seeds) & set(baseline.seeds):
-        own, zero = on_shared_seeds(lambda each: each.final, series, baseline)
-        better = improvement(own, zero)
-        advantage = bootstrap(partial(mean_advantage, floor=floor), own[:, None], zero[:, None], seed=SEED)
-    return Row(
-        series=series,
-        final=bootstrap(mean, series.final[:, None], seed=SEED),
-        area=bootstrap(mean, series.area[:, None], seed=SEED),
-        steps_to_level=steps_to_level,
-        improvement=better,
-        advantage=advantage,
-    )
+    rows = []
+    for own in series:
+        baseline, floor = baseline_of(own, series), floor_of(own.task, series)
+        better = advantage = None
+        steps_to_level = np.nan
+        if baseline is not None:
+            level = floor + 0.9 * (float(baseline.final.mean()) - floor)
+            steps_to_level = float(np.median(steps_to_threshold(own.steps, own.curves, level)))
+        if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
+            mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
+            better = improvement(mine, zero)
+            advantage = bootstrap(partial(mean_advantage, floor=floor), mine[:, None], zero[:, None], seed=SEED)
+        final, area = (bootstrap(mean, each[:, None], seed=SEED) for each in (own.final, own.area))
+        rows.append(Row(own, final, area, steps_to_level, better, advantage))
+    return rows
 
 
 def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
@@ -131,6 +124,6 @@ def atari_games(series: Sequence[Series]) -> Games | None:
         return np.stack([human_normalised(of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
 
     curves = {eta: of_eta(eta, lambda each: each.curves[:, : len(steps)]) for eta in etas}  # (seeds, steps, games)
-    final = {eta: of_eta(eta, lambda each: each.final) for eta in etas}
+    final = {eta: of_eta(eta, attrgetter("final")) for eta in etas}
     swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
     return Games(tuple(games), tuple(etas), tuple(seeds), steps, swapped, final)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,15 +34,6 @@ _OF_A_RUN = frozenset({"config.json", "metrics.jsonl", "result.json"})
 _LARGEST_MODEL = 2**32
 
 
-class Task(NamedTuple):
-    """One algorithm on one env in one sweep: runs of different sweeps may differ in anything."""
-
-    sweep: Path
-    """The folder that holds the runs' folders."""
-    algorithm: str
-    env: str
-
-
 @dataclass(frozen=True)
 class RunRecord:
     """One run as its folder tells it."""
@@ -61,11 +52,6 @@ class RunRecord:
         lines = [line for line in self.metrics if line["kind"] == kind and is_number(line.get(name, ""))]
         steps = np.array([line["step"] for line in lines], dtype=np.int64)
         return steps, np.array([line[name] for line in lines], dtype=np.float64)
-
-    @property
-    def task(self) -> Task:
-        """What it is compared within."""
-        return Task(self.folder.parent, self.config.algorithm, self.config.env)
 
     @property
     def step(self) -> int:

@@ -112,16 +112,17 @@ def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, 
     return schedule.summary
 
 
+@dataclass
 class _Schedule:
     """What to do about each task that ended."""
 
-    def __init__(self, watcher: SweepView, retries: int) -> None:
-        self.watcher, self.retries = watcher, retries
-        self.summary = Summary()
-        self.waiting: list[tuple[float, Task]] = []
-        """Tasks to be submitted again, and not before when."""
-        self._losses: Counter[tuple[str, ...]] = Counter()
-        self._seen_busy: set[tuple[str, ...]] = set()
+    watcher: SweepView
+    retries: int
+    summary: Summary = field(default_factory=Summary)
+    waiting: list[tuple[float, Task]] = field(default_factory=list)
+    """Tasks to be submitted again, and not before when."""
+    losses: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    seen_busy: set[tuple[str, ...]] = field(default_factory=set)
 
     def due(self) -> list[Task]:
         """The tasks whose time has come and whose runs no other process has; they are not waiting any more."""
@@ -139,15 +140,15 @@ class _Schedule:
         elif ended.how == "full":
             raise DiskFull(ended.why)
         elif ended.how == "busy":
-            if task.names not in self._seen_busy:
+            if task.names not in self.seen_busy:
                 self.watcher.message(f"{ended.why}: waiting for it")
-                self._seen_busy.add(task.names)
+                self.seen_busy.add(task.names)
             self.waiting.append((time.monotonic() + BUSY_S, task))
         elif len(task.configs) > 1:
             self.watcher.message(f"{ended.why}: its {len(task.configs)} runs are tried one by one")
             self.waiting += [(0.0, single) for single in task.split()]
-        elif ended.how == "lost" and self._losses[task.names] < self.retries:
-            self._losses[task.names] += 1
+        elif ended.how == "lost" and self.losses[task.names] < self.retries:
+            self.losses[task.names] += 1
             self.watcher.message(f"{task.names[0]}: {ended.why}; it is tried again")
             self.waiting.append((0.0, task))
         else:

@@ -48,15 +48,15 @@ def expand(sweep: SweepConfig) -> list[TrainingConfig]:
 
 def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
     """A preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
-    path = Path(name)
-    if name in preset_names():
-        text = preset_text(name)
+    path, presets = Path(name), sweep_presets()
+    if name in presets:
+        text = presets[name]
     elif path.suffix == ".toml" and path.is_file():
         text = read_bytes(path).decode(errors="replace")
     elif path.suffix == ".toml":
         raise BadInput(f"there is no file {name}")
     else:
-        raise unknown("sweep preset", name, preset_names())
+        raise unknown("sweep preset", name, presets)
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -66,14 +66,10 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
     return _at_scale(content, name, scale, changes)
 
 
-def preset_names() -> list[str]:
-    """The project's sweep presets."""
-    return sorted(p.name.removesuffix(".toml") for p in files("bsrs.presets").iterdir() if p.name.endswith(".toml"))
-
-
-def preset_text(name: str) -> str:
-    """The TOML of a sweep preset."""
-    return files("bsrs.presets").joinpath(f"{name}.toml").read_text()
+def sweep_presets() -> dict[str, str]:
+    """The project's sweep presets: name -> TOML."""
+    found = [path for path in files("bsrs.presets").iterdir() if path.name.endswith(".toml")]
+    return {path.name.removesuffix(".toml"): path.read_text() for path in sorted(found, key=lambda path: path.name)}
 
 
 def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
