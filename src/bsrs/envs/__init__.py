@@ -1,7 +1,5 @@
 """Envs: from a name to n copies that step together, are exactly repeatable and tell a time limit from an end."""
 
-from __future__ import annotations
-
 from bsrs.envs.catalogue import known_envs, make
 from bsrs.envs.spec import EnvSpec, require_continuous, require_discrete
 from bsrs.envs.vector import Envs, Step

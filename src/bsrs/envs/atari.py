@@ -6,8 +6,6 @@ it presses FIRE for a single frame before the no-ops and not after a lost life, 
 0 to 29 no-ops where the reference draws 1 to 30. `docs/envs.md` lists what is left.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from ale_py import Action as Button
 from ale_py.vector_env import AtariVectorEnv

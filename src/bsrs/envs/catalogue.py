@@ -1,7 +1,5 @@
 """From a name to running envs: which kind a name stands for, and what is said when there is none."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The settings that suit a kind of env."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Envs that are no id of Gymnasium's registry: modules, objects and functions of the user's own."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, TypeAlias

@@ -4,11 +4,9 @@ Vectors stay as they are. Images come out channels first, bytes as bytes, so tha
 everything else is flattened into a vector. Agents, `predict` and exported policies all read observations by this.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, Space, Tuple, flatdim, flatten
@@ -35,17 +33,15 @@ class Observations:
     axes: tuple[int, ...] | None = (0,)
     """The order in which the env's axes make up `shape`; None where they are no axes of one array."""
 
-    @staticmethod
-    def of(env: str, space: Space[Any]) -> Observations:
+    @classmethod
+    def of(cls, env: str, space: Space[Any]) -> Self:
         """For that space of `env`, or BadInput where no agent could use it."""
         axes = _image_axes(space)
         if axes is not None:
             *channels, height, width = (space.shape[axis] for axis in axes)
-            return Observations(
-                env, space, (math.prod(channels), height, width), _dtype(space), _brightest(space), axes
-            )
+            return cls(env, space, (math.prod(channels), height, width), _dtype(space), _brightest(space), axes)
         if isinstance(space, (Box, MultiBinary)):
-            return Observations(env, space, (math.prod(space.shape),), axes=tuple(range(len(space.shape))))
+            return cls(env, space, (math.prod(space.shape),), axes=tuple(range(len(space.shape))))
         if not space.is_np_flattenable:
             raise BadInput(f"env {env!r} has the observations {_short(space)}; expected ones of a fixed size")
         if images := [name for name, part in _parts(space) if _image_axes(part) is not None]:
@@ -53,7 +49,7 @@ class Observations:
                 f"env {env!r} has the image {images[0]!r} among its observations {_short(space)}; expected an image"
                 " alone or none: Gymnasium's FilterObservation keeps some parts, its FlattenObservation makes a vector"
             )
-        return Observations(env, space, (flatdim(space),), axes=None)
+        return cls(env, space, (flatdim(space),), axes=None)
 
     @property
     def note(self) -> str:

@@ -1,7 +1,5 @@
 """One copy of an env, whatever its kind: what `Envs` drives, and the Gymnasium kind of it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """What an agent must know of an env before it acts: a small frozen value."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal

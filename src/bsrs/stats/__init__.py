@@ -3,8 +3,6 @@
 Scores are arrays (..., runs, tasks): a leading axis may hold anything, for example steps of training.
 """
 
-from __future__ import annotations
-
 from bsrs.stats.aggregates import iqm, mean, median, optimality_gap, performance_profile
 from bsrs.stats.atari import game_name, human_normalised
 from bsrs.stats.comparison import (

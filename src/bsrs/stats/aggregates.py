@@ -1,7 +1,5 @@
 """One number for many runs on many tasks (Agarwal et al., 2021): scores (..., runs, tasks) -> (...)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

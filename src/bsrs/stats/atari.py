@@ -1,7 +1,5 @@
 """Human-normalised Atari scores: 0 is random play, 1 a human tester (package data, 57 games)."""
 
-from __future__ import annotations
-
 import csv
 import re
 from functools import cache

@@ -7,8 +7,6 @@ A verdict needs the exact sign-flip test at 5 % (two-sided), the 95 % interval, 
 five, the smallest p that the test can give is 1/16. `holm` corrects the p-values of claims that are judged together.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a learning curve comes down to. steps: (steps,), values: (..., steps) -> (...)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bsrs.errors import BadInput

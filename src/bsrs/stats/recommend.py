@@ -1,7 +1,5 @@
 """Which eta to use: the answer of a sweep in one sentence, with how sure it is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil

@@ -1,7 +1,5 @@
 """From run folders to arrays: what each run recorded, and the runs that belong together as one series."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field

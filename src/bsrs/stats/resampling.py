@@ -1,7 +1,5 @@
 """How sure an estimate is: bootstrap-t intervals, never narrower than Student's. The seed is what is drawn anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

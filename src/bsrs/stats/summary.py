@@ -1,7 +1,5 @@
 """What a set of runs shows, as numbers: a row for each series, and all Atari games together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
