@@ -116,16 +116,16 @@ def _observations(agent: Agent, spec: EnvSpec) -> Iterator[Array]:
         obs = envs.reset()
         for step in range(CHECKED // _COPIES):
             yield obs
-            obs = envs.step(_random(spec, rng) if step % 2 else agent.greedy(obs[None])[0]).obs
+            if step % 2 == 0:
+                action = agent.greedy(obs[None])[0]
+            elif spec.n_actions is not None:
+                action = rng.integers(0, spec.n_actions, _COPIES)
+            else:
+                low, high = require_continuous(spec)
+                action = rng.uniform(low, high, (_COPIES, len(low))).astype(np.float32)
+            obs = envs.step(action).obs
     finally:
         envs.close()
-
-
-def _random(spec: EnvSpec, rng: np.random.Generator) -> Array:
-    if spec.n_actions is not None:
-        return rng.integers(0, spec.n_actions, _COPIES)
-    low, high = require_continuous(spec)
-    return rng.uniform(low, high, (_COPIES, len(low))).astype(np.float32)
 
 
 def _check(act: Callable[[Array], Array], agent: Any, spec: EnvSpec, batches: list[Array]) -> str:

@@ -96,7 +96,9 @@ class Loop:
                 if self._due(self.config.eval_every):
                     self._evaluate()
                 if self._due(checkpoint_every):
-                    self._checkpoint()
+                    for p, member in enumerate(self.members):
+                        if member.outcome is None:
+                            member.recorder.save(self.state(p))
             outcomes = self._finish()
             if progress:
                 progress(self.step, watch.rate or watch.read(self.step), self.members[0].score, {})
@@ -187,11 +189,6 @@ class Loop:
         ]
 
     # ---- checkpoints
-
-    def _checkpoint(self) -> None:
-        for p, member in enumerate(self.members):
-            if member.outcome is None:
-                member.recorder.save(self.state(p))
 
     def state(self, p: int) -> State:
         """Everything that member `p` needs to go on bit for bit."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
 from bsrs.cli.flags import number_or_text
 from bsrs.cli.show import print_json, print_table, watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
@@ -63,7 +61,16 @@ def solve(config: SolveTable) -> None:
                 threads=config.threads or None,
                 watch=watch,
             )
-        rows.append(_solution_row(eta, solution, mdp))
+        rows.append(
+            {
+                "eta": eta,
+                "method": solution.method,
+                "outcome": solution.outcome,
+                "applications": solution.applications,
+                "residual": float(solution.residuals[-1]),
+                "start_value": float(mdp.start_distribution() @ solution.optimal_value),
+            }
+        )
     if config.plot:
         _plot_solution(config, mdp, eta, solution)
     if config.json:
@@ -94,7 +101,15 @@ def sweep(config: SweepTable) -> None:
     steps, converged = tabular_theory.count_steps(
         mdp, config.gamma, config.eta, seeds=range(config.seeds), tol=config.tol, max_steps=config.max_steps
     )
-    rows = [_sweep_row(*each) for each in zip(config.eta, steps, converged, strict=True)]
+    rows: list[dict[str, Any]] = [
+        {
+            "eta": float(eta),
+            "steps_mean": float(count.mean()),
+            "steps_std": float(count.std(ddof=1)) if len(count) > 1 else 0.0,
+            "converged": bool(ended.all()),
+        }
+        for eta, count, ended in zip(config.eta, steps, converged, strict=True)
+    ]
     if config.json:
         print_json({"rows": rows})
         return
@@ -123,8 +138,14 @@ def theory(config: TableTheory) -> None:
         "plain_steps": best.plain_steps,
     }
     if config.plot:
+        from bsrs.figures.boards import save_as, stability
+        from bsrs.figures.style import project_style
+
         limits = {"(proven limit)": high, "(empirical limit)": empirical, "(spectral limit)": limit}
-        _plot_theory(config, tabular_theory.spectrum(chain), limits)
+        etas = [("", eta) for eta in config.eta] or list(limits.items())
+        with project_style():
+            figure = stability(tabular_theory.spectrum(chain), config.gamma, etas)
+            print(f"wrote {save_as(figure, config.plot)}", file=sys.stderr)
     rows = [
         {
             "eta": eta,
@@ -149,37 +170,8 @@ def theory(config: TableTheory) -> None:
         print_table("the etas asked for", rows)
 
 
-def _plot_theory(config: TableTheory, eigenvalues: np.ndarray, limits: dict[str, float]) -> None:
-    from bsrs.figures.boards import save_as, stability
-    from bsrs.figures.style import project_style
-
-    etas = [("", eta) for eta in config.eta] or list(limits.items())
-    with project_style():
-        print(f"wrote {save_as(stability(eigenvalues, config.gamma, etas), config.plot)}", file=sys.stderr)
-
-
 def _is_map(name: str) -> bool:
     return not name.startswith("garnet:") and "-v" not in name
-
-
-def _solution_row(eta: float | str, solution: Solution, mdp: MDP) -> dict[str, Any]:
-    return {
-        "eta": eta,
-        "method": solution.method,
-        "outcome": solution.outcome,
-        "applications": solution.applications,
-        "residual": float(solution.residuals[-1]),
-        "start_value": float(mdp.start_distribution() @ solution.optimal_value),
-    }
-
-
-def _sweep_row(eta: float, steps: np.ndarray, converged: np.ndarray) -> dict[str, Any]:
-    return {
-        "eta": float(eta),
-        "steps_mean": float(steps.mean()),
-        "steps_std": float(steps.std(ddof=1)) if len(steps) > 1 else 0.0,
-        "converged": bool(converged.all()),
-    }
 
 
 def _title(config: Table) -> str:

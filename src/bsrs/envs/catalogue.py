@@ -63,17 +63,13 @@ def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
     if env not in gymnasium.registry:
         _register_atari()
     if env not in gymnasium.registry:
-        raise _unknown_env(env)
+        near = get_close_matches(env, known_envs(), n=3, cutoff=0.75)
+        hint = "expected an id of Gymnasium's, or module:Id for your own"
+        hint = f"did you mean {' or '.join(near)}?" if near else hint
+        raise BadInput(f"unknown env {env!r}: {hint}")
     if _is_atari(gymnasium.registry[env]):
         return lambda: _atari(env, training)
     return lambda: _gym(env, _made(env, render))
-
-
-def _unknown_env(env: str) -> BadInput:
-    """With names that are near, if any are."""
-    near = get_close_matches(env, known_envs(), n=3, cutoff=0.75)
-    hint = f"did you mean {' or '.join(near)}?" if near else "expected an id of Gymnasium's, or module:Id for your own"
-    return BadInput(f"unknown env {env!r}: {hint}")
 
 
 def _register_atari() -> bool:

@@ -59,16 +59,16 @@ def module_env(env: str) -> str | Maker:
     found = getattr(module, name, None)
     if callable(found):
         return found  # type: ignore[no-any-return]
-    own = [key for key, spec in gymnasium.registry.items() if _module_of(spec.entry_point) == module_name]
+    own = []
+    for key, spec in gymnasium.registry.items():
+        entry = spec.entry_point
+        where = entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
+        own += [key] if where == module_name else []
     if not own:
         raise BadInput(
             f"the module {module_name!r} has no env {name!r}: it calls no gymnasium.register(id={name!r}, ...)"
         )
     raise unknown(f"env of the module {module_name!r}", name, own)
-
-
-def _module_of(entry_point: Any) -> str:
-    return entry_point.partition(":")[0] if isinstance(entry_point, str) else str(entry_point.__module__)
 
 
 def _copies_of(env: Env) -> Maker:

@@ -39,7 +39,11 @@ class Observations:
         axes = _image_axes(space)
         if axes is not None:
             *channels, height, width = (space.shape[axis] for axis in axes)
-            return cls(env, space, (math.prod(channels), height, width), _dtype(space), _brightest(space), axes)
+            bits = space.dtype == np.bool_ or isinstance(space, MultiBinary)
+            largest = 1.0 if bits else float(max(abs(space.low).max(), abs(space.high).max()))  # that an image may hold
+            dtype: Literal["uint8", "float32"] = "uint8" if bits or space.dtype == np.uint8 else "float32"
+            brightest = largest if 1 < largest < 1e6 else 1.0
+            return cls(env, space, (math.prod(channels), height, width), dtype, brightest, axes)
         if isinstance(space, (Box, MultiBinary)):
             return cls(env, space, (math.prod(space.shape),), axes=tuple(range(len(space.shape))))
         if not space.is_np_flattenable:
@@ -140,20 +144,6 @@ def _image_axes(space: Space[Any]) -> tuple[int, ...] | None:
     channels = first if shape[first] < shape[-1] and shape[first] <= shape[first + 1] else len(shape) - 1
     axes = (*range(first), channels, *(axis for axis in range(first, len(shape)) if axis != channels))
     return axes if min(shape[axis] for axis in axes[-2:]) >= SMALLEST_IMAGE else None
-
-
-def _dtype(space: Space[Any]) -> Literal["uint8", "float32"]:
-    return "uint8" if space.dtype in (np.uint8, np.bool_) or isinstance(space, MultiBinary) else "float32"
-
-
-def _brightest(space: Space[Any]) -> float:
-    """The largest number that an image may hold, where that is known and more than 1."""
-    bound = (
-        float(max(abs(space.low).max(), abs(space.high).max()))
-        if isinstance(space, Box) and space.dtype != bool
-        else 1.0
-    )
-    return bound if 1 < bound < 1e6 else 1.0
 
 
 def _parts(space: Space[Any], name: str = "") -> list[tuple[str, Space[Any]]]:

@@ -84,15 +84,12 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _claims(path: Path) -> list[Mapping[str, str]]:
-    claims = read_json(path).get("claims")
-    if not isinstance(claims, list) or not all(map(_is_claim, claims)):
-        raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew")
-    return claims
-
-
-def _is_claim(claim: Any) -> bool:
+    claims: Any = read_json(path).get("claims")
     texts = ("claim", "shown", "interval", "verdict", "settle")
-    return isinstance(claim, dict) and all(isinstance(claim.get(name), str) for name in texts)
+    for claim in claims if isinstance(claims, list) else [None]:
+        if not isinstance(claim, dict) or not all(isinstance(claim.get(name), str) for name in texts):
+            raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew")
+    return list(claims)
 
 
 def read_png(path: Path) -> tuple[bytes, int]:

@@ -145,7 +145,9 @@ def grid_mdp(
     if random_rewards is None and not grid.rewards().any():
         raise BadInput("the map has no goal; expected at least one letter G")
     transitions = _moves(grid.neighbours(), slip)
-    start = _start_distribution(grid)
+    start = np.zeros(grid.n_states)
+    starts = grid.states_of("S")
+    start[starts if len(starts) else slice(None)] = 1 / (len(starts) or grid.n_states)
     if goal != "loop" or random_rewards is None:
         transitions = _replace_rows(transitions, goals, goal, start)
     if random_rewards is None:
@@ -167,13 +169,6 @@ def _moves(neighbours: Ints, slip: float) -> sparse.csr_array:
     pointers = np.arange(0, n_rows * width + 1, width, dtype=np.int32)
     rows = sparse.csr_array((np.tile(probabilities, n_rows), targets.ravel(), pointers), shape=(n_rows, n_states))
     return compressed_rows(rows)
-
-
-def _start_distribution(grid: GridMap) -> Floats:
-    starts = grid.states_of("S")
-    weights = np.zeros(grid.n_states)
-    weights[starts if len(starts) else slice(None)] = 1.0
-    return np.asarray(weights / weights.sum())
 
 
 def _replace_rows(transitions: sparse.csr_array, goals: Ints, goal: Goal, start: Floats) -> sparse.csr_array:
@@ -202,15 +197,11 @@ def named_mdp(name: str, *, slip: float = 0.0, goal: Goal = "loop") -> MDP:
     `slip` and `goal` are for maps.
     """
     if name.startswith("garnet:"):
-        return _garnet(name)
+        try:
+            n_states, n_actions, branching, seed = map(int, name.split(":")[1:])
+        except ValueError:
+            raise BadInput(f"map {name!r} cannot be read; expected garnet:STATES:ACTIONS:BRANCHING:SEED") from None
+        return MDP.garnet(n_states, n_actions, branching, seed=seed)
     if re.search(r"-v\d+$", name):
         return MDP.from_gymnasium(name)
     return grid_mdp(GridMap.named(name), slip=slip, goal=goal)
-
-
-def _garnet(name: str) -> MDP:
-    try:
-        n_states, n_actions, branching, seed = map(int, name.split(":")[1:])
-    except ValueError:
-        raise BadInput(f"map {name!r} cannot be read; expected garnet:STATES:ACTIONS:BRANCHING:SEED") from None
-    return MDP.garnet(n_states, n_actions, branching, seed=seed)

@@ -51,7 +51,10 @@ class MDP:
         n_states, n_actions = r.shape
         if ends is not None and ends.shape != r.shape:
             raise BadInput(f"terminates has shape {ends.shape}; expected {r.shape} as the rewards")
-        _check_finite(r, n_actions)
+        if not np.isfinite(r).all():
+            state, action = np.argwhere(~np.isfinite(r))[0]
+            what = f"the reward of state {state}, action {action} is {r[state, action]}"
+            raise BadInput(f"{what}; expected a finite number")
         _check_rows(rows, ends, n_actions)
         if first is not None and (first.shape != (n_states,) or not np.isclose(first.sum(), 1.0)):
             raise BadInput(
@@ -145,14 +148,6 @@ def check_gamma(gamma: float) -> float:
     if not 0.0 <= gamma < 1.0:
         raise BadInput(f"gamma is {gamma}; expected a number in [0, 1)")
     return float(gamma)
-
-
-def _check_finite(rewards: Floats, n_actions: int) -> None:
-    if not np.isfinite(rewards).all():
-        state, action = divmod(int(np.flatnonzero(~np.isfinite(rewards).ravel())[0]), n_actions)
-        raise BadInput(
-            f"the reward of state {state}, action {action} is {rewards[state, action]}; expected a finite number"
-        )
 
 
 def _check_rows(transitions: sparse.csr_array, terminates: Floats | None, n_actions: int) -> None:
