@@ -67,10 +67,9 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     lowest = min(etas, default=0.0)
     comparisons = {f"Robust: eta = {eta:g} is still better than eta = 0": (eta, 0.0) for eta in LARGE_ETAS}
     comparisons["A negative eta is worse than eta = 0"] = 0.0, lowest if lowest < 0 else math.nan
-    for text, (first, second) in comparisons.items():
-        effect, runs = None, [etas[eta] for eta in (first, second) if {first, second} <= set(etas)]
-        if runs:
-            effect = gain(runs[0], runs[1], area)
+    for text, pair in comparisons.items():
+        runs = [etas[eta] for eta in pair] if set(pair) <= set(etas) else []
+        effect = gain(runs[0], runs[1], area) if runs else None
         found.append((text, effect, f"{effect.mean:+.4g} in the mean score over training" if effect else "", runs))
     return [
         judged(text, effect, shown, too_small=too_small(runs, scope), command=scope.command)
