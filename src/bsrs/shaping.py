@@ -169,7 +169,8 @@ class Shaper:
         self._scales = [as_scale(shaping.eta) for shaping in shapings]
         self._potentials = [shaping.potential for shaping in shapings]
         first = self._potentials[0]
-        self._one_potential = all(p is first or type(p) is type(first) is Bootstrapped for p in self._potentials)
+        self._bootstraps = all(type(p) is Bootstrapped for p in self._potentials)
+        self._one_potential = self._bootstraps or all(p is first for p in self._potentials)
         self._memories = [scale.init() for scale in self._scales]
         self._batches = [0] * len(self._scales)
         self.learns = any(scale.update_every or scale.reviews_returns for scale in self._scales)
@@ -182,6 +183,8 @@ class Shaper:
         """Whether anything depends on the agent's estimate, or its networks can be left alone."""
         self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
         self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
+        constant = all(type(scale) is Constant for scale in self._scales)
+        self._constants = [scale(0) for scale in self._scales] if constant else None
         self._stacked: dict[str, tuple[list[Array], Array]] = {}  # members' numbers, and the array made of them last
         self._last: Array = None  # eta of the last batch, where it depends on the state
 
@@ -205,16 +208,11 @@ class Shaper:
     ) -> Array:
         """The shaped reward of a batch of transitions. The states are needed only by what depends on them."""
         eta = self.eta(step, state, value)
+        next_eta = self.eta(step, next_state, value) if self.depends_on_state else None
         self._last = eta if self.depends_on_state else None
-        return shaped_reward(
-            reward,
-            self.potential(state, value, step),
-            self.potential(next_state, next_value, step),
-            eta=eta,
-            next_eta=self.eta(step, next_state, value) if self.depends_on_state else None,
-            gamma=gamma,
-            terminated=terminated,
-        )
+        if not self._bootstraps:
+            value, next_value = self.potential(state, value, step), self.potential(next_state, next_value, step)
+        return shaped_reward(reward, value, next_value, eta=eta, next_eta=next_eta, gamma=gamma, terminated=terminated)
 
     def phi(self, state: Array, value: Array, step: int = 0) -> Array:
         """The scaled potential itself."""
@@ -229,7 +227,7 @@ class Shaper:
     def eta(self, step: int, state: Array, like: Array) -> Array:
         """The members' etas, in a form that broadcasts against `like`, an array with one number per transition."""
         if len(self._scales) == 1 or self._alike:
-            return self._scales[0].at(self._memories[0], step, state)
+            return self._scales[0].at(self._memories[0], step, state) if self.depends_on_state else self._etas(step)[0]
         if self.depends_on_state:
             each = zip(self._scales, self._memories, state, like, strict=True)
             return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
@@ -254,13 +252,14 @@ class Shaper:
         return array
 
     def _etas(self, step: int) -> list[Array]:
+        if self._constants is not None:
+            return self._constants
         return [scale.at(memory, step, None) for scale, memory in zip(self._scales, self._memories, strict=True)]
 
     def in_force(self, step: int) -> list[float]:
         """Each member's eta at `step`, for the records; its mean over the last batch where it depends on the state."""
         if not self.depends_on_state:
-            own = zip(self._scales, self._memories, strict=True)
-            return [float(scale.at(memory, step, None)) for scale, memory in own]
+            return [float(eta) for eta in self._etas(step)]
         if self._last is None:
             return [math.nan] * len(self._scales)
         each = self._last if len(self._scales) > 1 and not self._alike else [self._last] * len(self._scales)
