@@ -11,17 +11,7 @@ import numpy as np
 from bsrs.figures.curves import Curve
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.report.plots import short_label
-from bsrs.stats import (
-    BestOf,
-    Comparison,
-    Interval,
-    Verdict,
-    best_of,
-    bootstrap,
-    holm,
-    mean,
-    paired_difference,
-)
+from bsrs.stats import BestOf, Comparison, Interval, Verdict, best_of, bootstrap, holm, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
 from bsrs.stats.records import Series

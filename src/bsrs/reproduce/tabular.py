@@ -22,14 +22,7 @@ from bsrs.stats import Interval
 from bsrs.tabular import MDP, GridMap, grid_mdp, solve
 from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.mdp import Floats
-from bsrs.tabular.theory import (
-    count_steps,
-    empirical_limit,
-    optimal_chain,
-    proven_range,
-    random_inits,
-    spectral_limit,
-)
+from bsrs.tabular.theory import count_steps, empirical_limit, optimal_chain, proven_range, random_inits, spectral_limit
 
 ADAPTIVE = ("aitken", "anderson", "spectral")
 INITS = 20
