@@ -66,7 +66,10 @@ def improvement(ax: Axes, names: Sequence[str], probability: Interval) -> Axes:
     return ax
 
 
-def differences(ax: Axes, rows: Sequence[tuple[str, Comparison | None, str]]) -> Axes:
+Difference = tuple[str, Comparison | None, str]  # name, difference, colour
+
+
+def differences(ax: Axes, rows: Sequence[Difference]) -> Axes:
     """Each row's mean difference and its interval, from the top: (name, difference, colour); none leaves a gap."""
     for y, (_, effect, colour) in enumerate(reversed(rows)):
         if effect is not None:

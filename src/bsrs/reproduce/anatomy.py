@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from bsrs.config.algorithms import preset
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
-from bsrs.figures.bars import differences
+from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, final, gain, judged, means, too_small
-from bsrs.stats import Comparison, paired_difference
+from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, gain, judged, too_small
+from bsrs.stats import Comparison, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
 from bsrs.stats.summary import on_shared_seeds
@@ -252,50 +252,43 @@ _GROUPS = (
     (("scaled", "learning-rate", "faster-target"), ORANGE),
     (tuple(PAPERS), GREY),
 )
+_NAMES = {
+    **PAPERS,
+    "cb": "cb (control: exact)",
+    "ca": "ca (split)",
+    "BSRS": "BSRS (cab)",
+    "target": "BSRS, target network",
+}
 
 
 def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
     """Gains over plain learning, cell by cell; and the effects of the parts."""
     found = by_cell(series)
-    figures = {"anatomy": _gains_figure(found)}
-    factorial = {
-        env: {name: against_nothing(values) for name, values in contrasts(own).items()} for env, own in found.items()
-    }
-    if any(factorial.values()):
-        figures["anatomy-parts"] = _parts_figure({env: each for env, each in factorial.items() if each})
+    shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
+    gains, effects = {}, {}
+    for env, own in found.items():
+        each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
+        rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
+        gains[f"{env}, η = {ETAS[env]:g}"] = rows
+        parts = {name: against_nothing(values) for name, values in contrasts(own).items()}
+        if parts:
+            effects[env] = [
+                (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
+            ]
+    figures = {"anatomy": _panels(gains, 1.6, 2.7, "mean score over training,\ngain over plain")}
+    if effects:
+        figures["anatomy-parts"] = _panels(effects, 1.2, 2.4, "effect on the mean score\nover training")
     return figures
 
 
-def _gains_figure(found: Found) -> Figure:
-    cells_shown = [cell for group, _ in _GROUPS for cell in group if any(cell in own for own in found.values())]
-    figure, axes = new_figure(
-        1.6 + 2.7 * len(found), 1.0 + 0.21 * len(cells_shown), 1, len(found), squeeze=False, sharey=True
-    )
-    colours = {cell: colour for group, colour in _GROUPS for cell in group}
-    names = {
-        **PAPERS,
-        "cb": "cb (control: exact)",
-        "ca": "ca (split)",
-        "BSRS": "BSRS (cab)",
-        "target": "BSRS, target network",
-    }
-    for ax, (env, own) in zip(axes[0], found.items(), strict=True):
-        gains = {cell: gain(own[cell], own["plain"], area) for cell in cells_shown if cell in own and "plain" in own}
-        rows = [(names.get(cell, cell), gains.get(cell), colours[cell]) for cell in cells_shown]
-        differences(ax, rows)
-        ax.set_title(f"{env}, η = {ETAS[env]:g}", loc="left")
-        ax.set_xlabel("mean score over training,\ngain over plain")
-    return figure
-
-
-def _parts_figure(found: Mapping[str, Mapping[str, Comparison]]) -> Figure:
-    figure, axes = new_figure(1.2 + 2.4 * len(found), 2.2, 1, len(found), squeeze=False, sharey=True)
-    for ax, (env, each) in zip(axes[0], found.items(), strict=True):
-        rows = [(name if len(name) == 1 else " × ".join(name), effect, BLUE if len(name) == 1 else VERMILION)
-                for name, effect in each.items()]  # fmt: skip
-        differences(ax, rows)
-        ax.set_title(env, loc="left")
-        ax.set_xlabel("effect on the mean score\nover training")
+def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, what: str) -> Figure:
+    """One beside the other, `each` inches wide, with room for their common names on the left."""
+    height = 1.0 + 0.21 * len(next(iter(rows.values()), ()))
+    figure, axes = new_figure(left + each * len(rows), height, 1, len(rows), squeeze=False, sharey=True)
+    for ax, (title, own) in zip(axes[0], rows.items(), strict=True):
+        differences(ax, own)
+        ax.set_title(title, loc="left")
+        ax.set_xlabel(what)
     return figure
 
 
@@ -309,13 +302,11 @@ def anatomy_table(series: Sequence[Series]) -> list[str]:
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
             each, plain = own[cell], own.get("plain")
             effect = None if plain is None or cell == "plain" else gain(each, plain, area)
-            over, end = (means([each], value) for value in (area, final))
-            gained = "" if effect is None else f"{effect}"
-            p = "" if effect is None else f"{effect.p:.2g}"
-            row = [env, PAPERS.get(cell, cell), f"{len(each.seeds)}", f"{each.diverged or ''}",
-                   f"{over.estimate[0]:.4g} [{over.low[0]:.4g}, {over.high[0]:.4g}]", gained, p,
-                   f"{end.estimate[0]:.4g}"]  # fmt: skip
-            lines.append(f"| {' | '.join(row)} |")
+            over, gained = bootstrap(mean, each.area[:, None], seed=SEED), " | "
+            if effect is not None:
+                gained = f"{effect} | {effect.p:.2g}"
+            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {each.final.mean():.4g}"
+            lines.append(f"| {env} | {PAPERS.get(cell, cell)} | {runs} |")
     return lines
 
 

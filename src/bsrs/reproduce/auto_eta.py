@@ -132,17 +132,10 @@ def auto_table(series: Sequence[Series]) -> list[str]:
     for env in sorted({each.env for each in series}):
         here = [each for each in series if each.env == env and is_wanted(each.config)]
         for each in sorted(here, key=_order):
-            scores = " | ".join(
-                _with_interval(bootstrap(mean, value(each)[:, None], seed=SEED)) for value in (area, final)
-            )
+            scores = " | ".join(str(bootstrap(mean, value(each)[:, None], seed=SEED)) for value in (area, final))
             cells = f"{len(each.seeds)} | {each.config.steps:,} | {scores} | {each.diverged or ''}"
             lines.append(f"| {env} | {name_of(each)} | {cells} |")
     return lines
-
-
-def _with_interval(found: Interval) -> str:
-    estimate, low, high = (float(part) for part in (found.estimate, found.low, found.high))
-    return f"{estimate:.4g} [{low:.4g}, {high:.4g}]" if np.isfinite([low, high]).all() else f"{estimate:.4g}"
 
 
 # --------------------------------------------------------------------------------------------------------------

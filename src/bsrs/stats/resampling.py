@@ -28,7 +28,7 @@ class Interval:
         return bool(np.isfinite([self.low, self.high]).all())
 
     def __str__(self) -> str:
-        return f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.estimate:.4g}" + (f" [{self.low:.4g}, {self.high:.4g}]" if self.known else "")
 
 
 def bootstrap(
