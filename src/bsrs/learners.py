@@ -204,6 +204,3 @@ def load(folder: str | Path, **options: Any) -> Learner:
     if algorithm not in classes:
         raise BadInput(f"{folder} is a run of {algorithm}; expected one of {', '.join(classes)}")
     return classes[algorithm].load(folder, **options)
-
-
-__all__ = ["DQN", "SAC", "TD3", "Learner", "load"]

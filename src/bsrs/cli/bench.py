@@ -16,8 +16,6 @@ CASES = {
 
 @dataclass(frozen=True)
 class BenchArguments:
-    """What every benchmark takes."""
-
     json: bool = False
     """Print one JSON document instead of a table."""
     quick: bool = False
@@ -60,8 +58,6 @@ def sb3(json: bool = False, quick: bool = False) -> None:
 
 @dataclass(frozen=True)
 class BenchTabularArguments(BenchArguments):
-    """What the benchmark of tabular solvers takes."""
-
     mdp: tuple[str, ...] = ()
     """Only these tables."""
     gamma: tuple[float, ...] = ()

@@ -17,8 +17,6 @@ DEMO_MEMBERS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceArguments(SweepOptions):
-    """What every experiment takes."""
-
     scale: Literal["smoke", "laptop", "paper"] = "smoke"
     """How much is trained: seconds, minutes to an hour on two cores, or what the paper did."""
     env: tuple[str, ...] = ()

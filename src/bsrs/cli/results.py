@@ -28,8 +28,6 @@ _RIGHT = {"eta", "seed", "step", "score", "age"}
 
 @dataclass(frozen=True, kw_only=True)
 class RunsArguments(RunFilter):
-    """What `bsrs runs` takes."""
-
     folder: Annotated[Path, tyro.conf.Positional]
     """A sweep's folder, or any folder with runs below it."""
     json: bool = False
@@ -190,8 +188,6 @@ def report(
 
 @dataclass(frozen=True)
 class PlayArguments:
-    """What `bsrs play` takes."""
-
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of the run."""
     out: Path = Path("play.gif")

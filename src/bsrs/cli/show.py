@@ -21,7 +21,6 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One JSON document."""
     print(json.dumps(document, indent=2))
 
 

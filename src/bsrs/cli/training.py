@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainArguments(RunOptions):
-    """What every `bsrs train` command takes."""
-
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: tuple[str, ...] = ("0",)
@@ -79,8 +77,6 @@ def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> T
 
 @dataclass(frozen=True, kw_only=True)
 class HowToSweep(SweepOptions):
-    """What every `bsrs sweep` command takes."""
-
     race: bool = False
     """After every two seeds the worse half of the etas leaves; the last one is tested against eta = 0 on the other
     seeds. Fewer runs than all of them."""

@@ -153,7 +153,6 @@ def algorithms() -> list[Algorithm]:
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """The row of that name."""
     if name not in _ROWS:
         _import_plugins()
     if name not in _ROWS:

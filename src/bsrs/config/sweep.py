@@ -164,7 +164,6 @@ class SweepOptions(Options):
 
     @property
     def local_workers(self) -> int:
-        """Processes of the local executor."""
         return self.workers or len(os.sched_getaffinity(0))
 
 

@@ -45,8 +45,6 @@ class Single(Protocol):
 
 
 class GymSingle:
-    """A Gymnasium env."""
-
     seed_every = 1
 
     def __init__(self, env: gymnasium.Env[Any, Any], observations: Observations, first_action: int) -> None:

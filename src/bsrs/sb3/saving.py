@@ -83,7 +83,6 @@ def _plain(value: Any) -> Any:
 
 
 def _kinds(name: str = "") -> dict[str, Any]:
-    """Our own shape-scales and potentials."""
     known = [*ShapeScale.__subclasses__(), *Linear.__subclasses__()]
     scales = [cls for cls in known if cls.__module__.startswith("bsrs.")]
     potentials: list[Any] = [Bootstrapped, Static, RandomDynamic]

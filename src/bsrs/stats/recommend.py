@@ -36,7 +36,6 @@ class Recommendation:
 
     @property
     def helps(self) -> bool:
-        """Whether an eta other than 0 is recommended."""
         return self.eta != 0.0
 
 

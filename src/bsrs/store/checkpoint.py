@@ -33,7 +33,7 @@ _LARGEST_TENSORS = 2**36  # bytes
 
 def save(folder: Path, state: State, about: dict[str, Any]) -> None:
     """Replace the checkpoint at `folder`. `about` is what the store itself wants to remember."""
-    aside, old = _aside(folder), _old(folder)
+    aside, old = _beside(folder)
     _recover(folder)
     _clear(aside)
     with clear_words_when_full(folder.parent):
@@ -89,13 +89,15 @@ def _read(folder: Path) -> tuple[State, dict[str, Any]]:
 def _check(path: Path, sums: dict[str, Any], array: Array | None = None) -> None:
     expected, found = sums[path.name], checksum(path)
     if isinstance(expected, int):  # format 1 had the sums of arrays without their headers
-        expected, found = {"checksum": expected}, {"checksum": found["checksum"] if array is None else _crc(array)}
+        if array is not None:
+            found["checksum"] = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        expected, found = {"checksum": expected}, {"checksum": found["checksum"]}
     if found != expected:
         raise ValueError(f"{path.name} has changed since it was written")
 
 
 def remove(folder: Path) -> None:
-    for one in (_aside(folder), _old(folder), folder):  # the old one first: alone, it would be taken for the last
+    for one in (*_beside(folder), folder):  # the old one before it: alone, it would be taken for the last
         _clear(one)
 
 
@@ -117,7 +119,7 @@ def _recover(folder: Path) -> None:
 
     Between its two renames that is the whole old checkpoint under its other name; after them, a part of it.
     """
-    old = _old(folder)
+    _, old = _beside(folder)
     if os.path.lexists(folder):
         _clear(old)
     elif old.exists():
@@ -132,20 +134,10 @@ def _clear(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _aside(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.new")
-
-
-def _old(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.old")
+def _beside(folder: Path) -> tuple[Path, Path]:
+    """Where the next checkpoint is written, and where the last one is meanwhile."""
+    return folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
 
 
 def _file(array: str) -> str:
     return f"{array.replace('/', '.')}.npy"
-
-
-def _crc(array: Array) -> int:
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
-__all__ = ["load", "remove", "save", "set_aside", "tensor_bytes"]

@@ -36,8 +36,11 @@ def canonical(transitions: Any, rewards: Any, layout: Layout | None = None) -> t
     order = None if layout == "SAS" else np.arange(n_states * n_actions).reshape(n_actions, n_states).T.ravel()
     if reward_shape == (n_states, n_actions):  # first: with one state and one action both shapes are (1, 1)
         r = _dense(given)
-    elif reward_shape == shape:
-        r = _product_sums(stacked, given)
+    elif reward_shape == shape:  # E[r(s, a, s')], row by row
+        if sparse.issparse(stacked):
+            r = np.asarray(sparse.csr_array(stacked).multiply(given).sum(axis=1)).reshape(-1)
+        else:
+            r = np.asarray((stacked * _dense(given)).sum(axis=1))
         r = (r if order is None else r[order]).reshape(n_states, n_actions)
     elif reward_shape == (n_states,):
         r = np.repeat(_dense(given).reshape(-1, 1), n_actions, axis=1)
@@ -99,13 +102,6 @@ def _stacked(array: Any, what: str) -> tuple[Any, tuple[int, ...]]:
 
 def _dense(array: Any) -> Floats:
     return np.asarray(array.toarray() if sparse.issparse(array) else array, dtype=np.float64)
-
-
-def _product_sums(transitions: Any, rewards: Any) -> Floats:
-    """E[r(s, a, s')], row by row."""
-    if sparse.issparse(transitions):
-        return np.asarray(sparse.csr_array(transitions).multiply(rewards).sum(axis=1)).reshape(-1)
-    return np.asarray((transitions * _dense(rewards)).sum(axis=1))
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from bsrs.errors import BadInput, unknown
 from bsrs.tabular.adaptive import accelerate
 from bsrs.tabular.backup import Backup, Found, is_large
-from bsrs.tabular.iterate import Batch, Outcome, Watch, solve_many
+from bsrs.tabular.iterate import Outcome, Watch, solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import greedy_policy, state_value
 from bsrs.tabular.policy_iteration import MOST_SWEEPS, midrange, modified_policy_iteration
@@ -143,6 +143,3 @@ def _solution(backup: Backup, found: Found, method: str) -> Solution:
     outcome: Outcome = "converged" if found.converged else "exhausted"
     end = found.residuals, outcome, 0.0, backup.gamma, method, found.schedule, found.sweeps
     return Solution(q, best, greedy_policy(q), count, *end)
-
-
-__all__ = ["Batch", "Method", "Outcome", "Solution", "Watch", "solve", "solve_many"]

@@ -17,9 +17,10 @@ from scipy.sparse.linalg import eigs
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.tabular.adaptive import Complexes, largest_relaxation
+from bsrs.tabular.iterate import solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import state_value
-from bsrs.tabular.solve import solve, solve_many
+from bsrs.tabular.solve import solve
 
 # Up to this size of a communicating class all eigenvalues are computed; beyond it, the extreme ones.
 DENSE_LIMIT = 1000
@@ -104,7 +105,6 @@ def fastest_eta(mdp: MDP, gamma: float, *, limit: float, seeds: range = range(20
 
 
 def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
-    """The Markov chain of the optimal policy."""
     return mdp.chain(solve(mdp, gamma, tol=1e-10).policy)
 
 
