@@ -118,7 +118,7 @@ class Chain:
     def follow(self, policy: Ints) -> None:
         """From now on this policy."""
         if self._backup.kernels:
-            self._table = self._backup.kernels.restrict(self._backup.table, policy, self._table)
+            self._table = self._backup.kernels.restrict(self._backup.table, policy)
         else:
             mdp = self._backup.mdp
             self._matrix = mdp.chain(policy)

@@ -107,33 +107,19 @@ def action_values(table: Table, gamma: float, value: Floats, q: Floats) -> None:
     _action_values(*table.layout(), value.dtype.type(gamma), value, q)
 
 
-def restrict(table: Table, policy: Ints, chain: Table | None = None) -> Table:
-    """The chain of a policy as a table with one action, written over an earlier `chain` if one is given."""
-    if table.pointers is not None:
-        return _restrict_irregular(table, policy)
-    chain = chain or Table(
-        table.n_states,
-        1,
-        np.empty(table.n_states * table.width, dtype=np.uint32),
-        None if table.weights is None else np.empty(table.n_states * table.width, dtype=table.weights.dtype),
-        np.empty(table.n_states, dtype=table.rewards.dtype),
-        None,
-        table.width,
-    )
-    columns, weights, rewards, _, actions, widths = table.layout()
-    _restrict(columns, weights, rewards, actions, widths, policy, chain.columns, chain.weights, chain.rewards)
-    return chain
-
-
-def _restrict_irregular(table: Table, policy: Ints) -> Table:
+def restrict(table: Table, policy: Ints) -> Table:
+    """The chain of a policy as a table with one action."""
     rows = np.arange(table.n_states) * table.n_actions + policy
-    assert table.pointers is not None
-    first, last = table.pointers[rows].astype(np.int64), table.pointers[rows + 1].astype(np.int64)
-    pointers = np.concatenate([[0], np.cumsum(last - first)])
-    entries = np.arange(pointers[-1]) + np.repeat(first - pointers[:-1], last - first)
+    if table.pointers is None:
+        pointers = None
+        entries = (rows[:, None] * table.width + np.arange(table.width)).ravel()
+    else:
+        first, last = table.pointers[rows].astype(np.int64), table.pointers[rows + 1].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(last - first)])
+        entries = np.arange(starts[-1]) + np.repeat(first - starts[:-1], last - first)
+        pointers = starts.astype(np.uint32)
     weights = None if table.weights is None else table.weights[entries]
-    rewards = table.rewards[rows]
-    return Table(table.n_states, 1, table.columns[entries], weights, rewards, pointers.astype(np.uint32), table.width)
+    return Table(table.n_states, 1, table.columns[entries], weights, table.rewards[rows], pointers, table.width)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -188,19 +174,6 @@ def _action_values(columns, weights, rewards, pointers, actions, widths, gamma, 
         for a in range(n_actions):
             row = s * n_actions + a
             q[s, a] = rewards[row] + gamma * _row_value(columns, weights, pointers, widths, row, value)
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _restrict(columns, weights, rewards, actions, widths, policy, new_columns, new_weights, new_rewards):  # type: ignore[no-untyped-def]
-    n_actions, width = _U(len(actions)), _U(len(widths))
-    for state in prange(policy.size):
-        s = _U(state)
-        row = s * n_actions + _U(policy[s])
-        new_rewards[s] = rewards[row]
-        for j in range(width):
-            new_columns[s * width + j] = columns[row * width + j]
-            if weights is not None:
-                new_weights[s * width + j] = weights[row * width + j]
 
 
 @njit(parallel=True, cache=True, nogil=True)
