@@ -59,6 +59,18 @@ class TestSolving:
 
     mdp = grid_mdp("9x9", slip=0.2)
 
+    @pytest.mark.parametrize(("eta", "outcome"), [(0.0, "converged"), (0.1, "converged"), (5.0, "diverged")])
+    def test_a_constant_eta(self, monkeypatch, eta, outcome):
+        """The value function's residual is small enough one application before that of Q, or with it."""
+        small = solve(self.mdp, 0.9, eta=eta)
+        monkeypatch.setattr("bsrs.tabular.backup.LARGE", 0)
+        large = solve(self.mdp, 0.9, eta=eta)
+        assert small.outcome == large.outcome == outcome
+        assert small.applications - large.applications in (0, 1)
+        if outcome == "converged":
+            np.testing.assert_allclose(large.q, small.q, atol=1e-5)
+            np.testing.assert_allclose(large.optimal_value, small.optimal_value, atol=1e-5)
+
     @pytest.mark.parametrize("how", [{"eta": "anderson"}, {"method": "midrange"}, {"method": "mpi"}])
     def test_methods(self, monkeypatch, how):
         small = solve(self.mdp, 0.9, **how)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsrs.errors import BadInput
+from bsrs.tabular.backup import Backup, Found
 from bsrs.tabular.layouts import require
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import shaped_bellman
@@ -77,6 +78,28 @@ def solve_many(
             running, q, scales = running[~ended], q[..., ~ended], scales[:, ~ended]
     ends[running] = np.moveaxis(q, -1, 0)
     return Batch(ends, applications, np.array(history).reshape(-1, len(first)), outcomes)
+
+
+def relaxed_iteration(
+    backup: Backup, value: Floats, *, eta: float, tol: float, max_steps: int, watch: Watch | None = None
+) -> tuple[Found, Outcome]:
+    """The same where the table is large, as over-relaxed value iteration on U = (1 + eta) V.
+
+    The residual is the sup-norm of the change of V: that of Q is below it one application later at the latest.
+    """
+    value, out, residuals = (1.0 + eta) * value, np.empty_like(value), list[float]()
+    outcome: Outcome = "exhausted"
+    while outcome == "exhausted" and len(residuals) < max_steps:
+        low, high = backup.apply(value, out, omega=1.0 + eta)
+        residuals.append(max(abs(low), abs(high)))
+        value, out = out, value
+        if watch is not None:
+            watch(len(residuals), residuals[-1])
+        if residuals[-1] < tol:
+            outcome = "converged"
+        elif not residuals[-1] <= DIVERGENCE * max(residuals[0], tol):
+            outcome = "diverged"
+    return Found(value, outcome == "converged", np.array(residuals)), outcome
 
 
 def _check_batch(mdp: MDP, init: Floats, eta: Floats, tol: float) -> None:

@@ -1,6 +1,6 @@
 """Solving a table: the front door to all solvers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from bsrs.errors import BadInput, unknown
 from bsrs.tabular.adaptive import accelerate
 from bsrs.tabular.backup import Backup, Found, is_large
-from bsrs.tabular.iterate import Outcome, Watch, solve_many
+from bsrs.tabular.iterate import Outcome, Watch, relaxed_iteration, solve_many
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 from bsrs.tabular.operators import greedy_policy, state_value
 from bsrs.tabular.policy_iteration import MOST_SWEEPS, midrange, modified_policy_iteration
@@ -62,8 +62,9 @@ def solve(
     """Solve the table to a residual of `tol`.
 
     `method="iterate"` applies the self-shaped operator with `eta`: a number or one per state, which is the paper's
-    iteration, stopped when two Q tables differ by less than `tol` in the sup-norm; or the name of a rule that chooses
-    it in every step (`aitken`, `aitken-states`, `anderson` with its `memory`, `spectral`; see `adaptive`).
+    iteration, stopped when two Q tables (of a large table, two value functions) differ by less than `tol` in
+    the sup-norm; or the name of a rule that chooses it in every step (`aitken`, `aitken-states`, `anderson` with its
+    `memory`, `spectral`; see `adaptive`).
     `midrange` and `mpi` are the solvers for large tables (see `policy_iteration`), and `auto` picks by size and
     structure; `Solution.method` says what. `init` is the first Q, (S, A) or a number (default zero).
     """
@@ -74,13 +75,19 @@ def solve(
     if method == "auto":
         method, eta = _choose(eta, temperature)
     limits: dict[str, Any] = {"tol": tol, "max_steps": max_steps, "watch": watch}
+    if method == "iterate" and is_large(mdp) and temperature == 0.0 and isinstance(eta, (int, float)) and eta > -1:
+        backup = Backup(mdp, gamma, dtype=dtype, threads=threads)
+        found, outcome = relaxed_iteration(backup, backup.first_value(first), eta=float(eta), **limits)
+        plain = _solution(backup, found, method)
+        phi = eta / (1.0 + eta) * found.value
+        return replace(plain, q=plain.q - phi[:, None], value=plain.value - phi, outcome=outcome, eta=float(eta))
     if method == "iterate" and not isinstance(eta, str):
         start = np.zeros((1, *mdp.rewards.shape)) if first is None else first[None]
         scale = np.asarray(eta, dtype=np.float64)
         batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
         q, count = batch.q[0], int(batch.applications[0])
-        found = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
-        return Solution(q, state_value(q, temperature), greedy_policy(q), count, *found)
+        end = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
+        return Solution(q, state_value(q, temperature), greedy_policy(q), count, *end)
     if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
         return _solve_small(mdp, gamma, method, 1.0 + _one_number(method, eta), first, **limits)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
