@@ -112,14 +112,6 @@ def set_flags(arguments: Any, algorithm: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != _unset(hints[name])}
 
 
-def number_or_text(eta: str) -> float | str:
-    """A shape-scale as it is written on the command line."""
-    try:
-        return float(eta)
-    except ValueError:
-        return eta
-
-
 def preset_values(row: Algorithm, field: dataclasses.Field[Any]) -> dict[str, Any]:
     """Preset -> its value of the field."""
     return {name: fields.get(field.name, field.default) for name, fields in row.presets.items()}

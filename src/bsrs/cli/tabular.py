@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bsrs.cli.flags import number_or_text
 from bsrs.cli.show import print_json, print_table, watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
 from bsrs.errors import BadInput
@@ -48,9 +47,8 @@ def solve(config: SolveTable) -> None:
         from bsrs.figures.boards import board_of
 
         board_of(config.map)  # says at once if there is none
-    for text in config.eta or ("0",):
-        eta = number_or_text(text)
-        with watch_residual(config.tol, f"{config.map}, eta {text}") as watch:
+    for eta in config.eta or (0.0,):
+        with watch_residual(config.tol, f"{config.map}, eta {eta}") as watch:
             solution = solve_table(
                 mdp,
                 config.gamma,

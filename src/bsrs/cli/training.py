@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from bsrs.cli.flags import OWN, algorithm_flags, as_text, number_or_text, preset_values, set_flags
+from bsrs.cli.flags import OWN, algorithm_flags, as_text, preset_values, set_flags
 from bsrs.cli.show import print_recommendations, print_table, show_progress
 from bsrs.config.algorithms import algorithms, preset
-from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
+from bsrs.config.sweep import RunOptions, SweepConfig, SweepLists, SweepOptions
 from bsrs.envs.defaults import default_preset
 from bsrs.errors import BadInput, printable, unknown
 from bsrs.store.read import folder_name
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class TrainArguments(RunOptions):
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
-    eta: tuple[str, ...] = ("0",)
+    eta: tuple[float | str, ...] = (0.0,)
     """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
     Several train a population."""
     seed: tuple[int, ...] = (0,)
@@ -64,8 +64,8 @@ def _train(algorithm: str, arguments: TrainArguments) -> None:
         print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
 
 
-def _config(algorithm: str, arguments: TrainArguments, eta: str, seed: int) -> TrainingConfig:
-    given = {**set_flags(arguments, algorithm), "eta": number_or_text(eta), "seed": seed}
+def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: int) -> TrainingConfig:
+    given = {**set_flags(arguments, algorithm), "eta": eta, "seed": seed}
     if arguments.preset:
         return preset(algorithm, arguments.preset, env=arguments.env, **given)
     return default_preset(algorithm, arguments.env, **given)
@@ -87,19 +87,8 @@ class HowToSweep(SweepOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepArguments(HowToSweep):
+class SweepArguments(HowToSweep, SweepLists):
     """A sweep from flags."""
-
-    env: tuple[str, ...]
-    """Ids of the envs."""
-    eta: tuple[str, ...] = ("0",)
-    """Shape-scales: numbers, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
-    seeds: int = 1
-    """How many seeds, from `first_seed` on."""
-    first_seed: int = 0
-    """The first of the seeds."""
-    preset: str = ""
-    """Settings that are not given as flags; by default those that suit the kind of env."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +120,8 @@ def sweep_preset(arguments: PresetArguments) -> None:
 
 
 def _sweep_flags(algorithm: str, arguments: SweepArguments) -> None:
-    sweep = SweepConfig(
-        algorithm=algorithm,
-        env=arguments.env,
-        eta=tuple(map(number_or_text, arguments.eta)),
-        seeds=arguments.seeds,
-        first_seed=arguments.first_seed,
-        preset=arguments.preset,
-        fields=set_flags(arguments, algorithm),
-    )
+    lists = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(SweepLists)}
+    sweep = SweepConfig(algorithm=algorithm, fields=set_flags(arguments, algorithm), **lists)
     _sweep(sweep, arguments, f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-"))
 
 

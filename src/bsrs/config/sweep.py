@@ -55,21 +55,27 @@ class RunOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepConfig:
-    """Which runs: every env with every combination of the grid, every eta and every seed."""
+class SweepLists:
+    """What a sweep is made of, as it is said on the command line and in files."""
 
-    algorithm: str
-    """Name of a registered algorithm: dqn, td3, sac, tabular (exact tables) or one of your own."""
     env: tuple[str, ...]
     """Ids of the envs."""
     eta: tuple[float | str, ...] = (0.0,)
-    """Shape-scales: numbers or schedules."""
+    """Shape-scales: numbers, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
     seeds: int = 1
     """How many seeds, from `first_seed` on."""
     first_seed: int = 0
     """The first of the seeds."""
     preset: str = ""
-    """The algorithm's settings that are not among `fields`; by default those that suit the kind of env."""
+    """The algorithm's settings that are not given; by default those that suit the kind of env."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig(SweepLists):
+    """Which runs: every env with every combination of the grid, every eta and every seed."""
+
+    algorithm: str
+    """Name of a registered algorithm: dqn, td3, sac, tabular (exact tables) or one of your own."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Settings of the algorithm, the same for all runs."""
     grid: dict[str, Any] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class Table(Problem):
 class SolveTable(Table):
     """Solve one table exactly."""
 
-    eta: tuple[str, ...] = ()
+    eta: tuple[float | str, ...] = ()
     """Shape-scales, one solution for each: numbers, or aitken, anderson, spectral (they choose themselves)."""
     method: Literal["iterate", "midrange", "mpi", "auto"] | None = None
     """The paper's iteration (taken if etas are given), or the solver that never needs much more than plain value
