@@ -115,7 +115,9 @@ class Loop:
     def advance(self, *, learn: bool = True) -> None:
         """One step of every env, and what the agent learns from it."""
         assert self.obs is not None
-        action = self._usable(self.agent.act(self.obs, self.step))
+        action = self.agent.act(self.obs, self.step)
+        if action.dtype.kind == "f" and not math.isfinite(action.sum()):
+            action = self._usable(action)
         steps = [member.envs.step(action[p]) for p, member in enumerate(self.members)]
         transition = Transition(
             self.obs,
@@ -136,8 +138,6 @@ class Loop:
 
     def _usable(self, action: Array) -> Array:
         """The actions, zero where they are not finite: those members have diverged, which is no fault of the env."""
-        if action.dtype.kind != "f" or math.isfinite(action.sum()):
-            return action
         finite = np.isfinite(action)
         for p, member in enumerate(self.members):
             if member.outcome is None and not finite[p].all():
