@@ -1,12 +1,12 @@
 """The plain Bellman operator on value functions, by SciPy for small tables and by the fused kernels for large ones."""
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 
 from bsrs.errors import BadInput
 from bsrs.tabular.layouts import require
@@ -104,33 +104,19 @@ class Backup:
         return state_value(init, self.temperature).astype(self.dtype)
 
 
-class Chain:
-    """T of one policy after another: the operator without the maximum, on S rows instead of S * A."""
+# (value, out, omega): out = value + omega (T value - value); the range of T value - value
+PolicyOperator = Callable[[Floats, Floats, float], tuple[float, float]]
 
-    def __init__(self, backup: Backup) -> None:
-        if backup.temperature != 0.0:
-            raise BadInput("policy iteration takes the hard maximum; expected temperature 0")
-        self._backup = backup
-        self._table: Any = None
-        self._matrix: sparse.csr_array | None = None
-        self._rewards: Floats = np.empty(0)
 
-    def follow(self, policy: Ints) -> None:
-        """From now on this policy."""
-        if self._backup.kernels:
-            self._table = self._backup.kernels.restrict(self._backup.table, policy)
-        else:
-            mdp = self._backup.mdp
-            self._matrix = mdp.chain(policy)
-            self._rewards = mdp.rewards[np.arange(mdp.n_states), policy]
-
-    def apply(self, value: Floats, out: Floats, *, omega: float = 1.0) -> tuple[float, float]:
-        """out = value + omega (T value - value); the range of T value - value."""
-        if self._table is not None:
-            low, high = self._backup.kernels.back_up(self._table, self._backup.gamma, value, out, omega=omega)
-            return low, high
-        assert self._matrix is not None, "follow a policy first"
-        return _relax(value, self._rewards + self._backup.gamma * (self._matrix @ value), omega, out)
+def policy_operator(backup: Backup, policy: Ints) -> PolicyOperator:
+    """T of one policy: the operator without the maximum, on S rows instead of S * A."""
+    if backup.temperature != 0.0:
+        raise BadInput("policy iteration takes the hard maximum; expected temperature 0")
+    if backup.kernels:
+        table = backup.kernels.restrict(backup.table, policy)
+        return lambda value, out, omega: backup.kernels.back_up(table, backup.gamma, value, out, omega=omega)
+    matrix, rewards = backup.mdp.chain(policy), backup.mdp.rewards[np.arange(backup.mdp.n_states), policy]
+    return lambda value, out, omega: _relax(value, rewards + backup.gamma * (matrix @ value), omega, out)
 
 
 def _relax(value: Floats, image: Floats, omega: float, out: Floats) -> tuple[float, float]:

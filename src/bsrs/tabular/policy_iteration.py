@@ -23,7 +23,7 @@ from functools import partial
 
 import numpy as np
 
-from bsrs.tabular.backup import Backup, Chain, Found
+from bsrs.tabular.backup import Backup, Found, policy_operator
 from bsrs.tabular.mdp import Floats, Ints
 
 Watch = Callable[[int, float], None]
@@ -71,7 +71,6 @@ def modified_policy_iteration(
     watch: Watch | None = None,
 ) -> Found:
     """Maximise, follow the greedy policy for as many sweeps as pay, remove the constant mode; again."""
-    chain = None
     value, out, omega = value.copy(), np.empty_like(value), 1.0 + eta
     first_omega = 1.0 if most_sweeps else omega  # what is relaxed is what is repeated
     policy = np.empty(backup.mdp.n_states, dtype=np.int32) if most_sweeps else None
@@ -87,11 +86,9 @@ def modified_policy_iteration(
         value, out = out, value
         plan = plan_sweeps(plan, backup.mdp.n_actions, most_sweeps, len(residuals), before, after, swept, used)
         before, used = after, 0
-        if plan[0] and policy is not None:
-            chain = chain or Chain(backup)
-            chain.follow(policy)
-        while chain and used < plan[0] and (used == 0 or swept >= max(SHRINK * before, tol / 2)):
-            low, high = _bounds(backup, chain.apply(value, out, omega=omega))
+        sweep = policy_operator(backup, policy) if plan[0] and policy is not None else None
+        while sweep and used < plan[0] and (used == 0 or swept >= max(SHRINK * before, tol / 2)):
+            low, high = _bounds(backup, sweep(value, out, omega))
             value, out, used, swept = out, value, used + 1, (high - low) / 2
         sweeps += used
         if not backup.mdp.may_end:
@@ -106,12 +103,11 @@ midrange = partial(modified_policy_iteration, most_sweeps=0)
 
 def policy_value(backup: Backup, policy: Ints, *, tol: float, max_steps: int = 1_000_000) -> Floats:
     """(S,) the value of a deterministic policy, within gamma / (1 - gamma) * tol."""
-    chain = Chain(backup)
-    chain.follow(policy.astype(np.int32))
+    apply = policy_operator(backup, policy.astype(np.int32))
     value = backup.first_value(None)
     out = np.empty_like(value)
     for _ in range(max_steps):
-        low, high = _bounds(backup, chain.apply(value, out))
+        low, high = _bounds(backup, apply(value, out, 1.0))
         if (high - low) / 2 < tol:
             break
         value, out = out, value
