@@ -191,11 +191,11 @@ def test_popart_descends_on_the_normalised_loss() -> None:
         out.gather(1, data.action[0][:, None])[:, 0], ((target - mean) / spread)[0]
     )
     loss.backward()
-    seen: list[list[Tensor]] = []
-    agent.optimizer.descend = seen.append  # type: ignore[method-assign]
+    seen: list[tuple[slice, list[Tensor]]] = []
+    agent.optimizer.descend = lambda gradients, _: seen.extend(gradients)  # type: ignore[method-assign]
     agent._heads.learn = lambda *_: None  # type: ignore[method-assign]
     agent.gradient_step(data, 1)
-    for (ours, _), linear in zip(agent.online.weights.layers(seen[0][0]), linears, strict=True):
+    for (ours, _), linear in zip(agent.online.weights.layers(seen[0][1][0]), linears, strict=True):
         torch.testing.assert_close(ours[0], linear.weight.grad.T, rtol=1e-3, atol=1e-6)
 
 
@@ -208,10 +208,10 @@ def test_dueling_heads_and_their_gradient() -> None:
     with torch.no_grad():
         target, _ = agent._target(data, agent._passes(data, 1)[1], 1)
     torch.nn.functional.smooth_l1_loss(q.gather(1, data.action[0][:, None])[:, 0], target[0]).backward()
-    seen: list[list[Tensor]] = []
-    agent.optimizer.descend = seen.append  # type: ignore[method-assign]
+    seen: list[tuple[slice, list[Tensor]]] = []
+    agent.optimizer.descend = lambda gradients, _: seen.extend(gradients)  # type: ignore[method-assign]
     agent.gradient_step(data, 1)
-    for (ours, _), linear in zip(agent.online.weights.layers(seen[0][0]), linears, strict=True):
+    for (ours, _), linear in zip(agent.online.weights.layers(seen[0][1][0]), linears, strict=True):
         torch.testing.assert_close(ours[0], linear.weight.grad.T, rtol=1e-4, atol=1e-6)
     assert (agent.greedy(data.obs.numpy())[0] == q.argmax(dim=1).numpy()).all()
 

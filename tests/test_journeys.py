@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import bsrs
 from bsrs.agents.actor_critic import q_tape
 from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP
+from bsrs.agents.networks import StackedMLP, mlp
 from bsrs.agents.replay import Batch
 from bsrs.cli import main
 from bsrs.envs import make
@@ -435,11 +435,12 @@ def test_the_encoder_follows_the_critics_gradient():
     obs = torch.from_numpy(rng.integers(0, 256, (1, 16, 3, 24, 24), dtype=np.uint8))
     action, grad_q = torch.rand(1, 16, 2), torch.rand(2, 16, 1)
     parameters = list(agent.encoder.network.parameters())
-    loss = (q_tape(agent.critics, agent.encoder.features(obs), action).output * grad_q).sum()
+    inputs = torch.cat((agent.encoder.features(obs), action), dim=-1).expand(2, -1, -1)
+    loss = (mlp(inputs, agent.critics.layers) * grad_q).sum()
     expected = torch.autograd.grad(loss, parameters)
     found: list[torch.Tensor] = []
     batch = agent.encoder.encode(Batch(obs, action, None, obs, None))
-    agent._stacks["encoder"].adam.descend = found.extend
+    agent._stacks["encoder"].adam.descend = lambda gradients: [found.extend(part) for _, part in gradients]
     with torch.inference_mode():
         agent.encoder.learn(q_tape(agent.critics, batch.obs, action), grad_q, agent._stacks)
     assert len(found) == len(expected)

@@ -10,7 +10,7 @@ from torch import nn
 
 from bsrs.agents.adam import Adam
 from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP
+from bsrs.agents.networks import Gradients, StackedMLP
 from bsrs.agents.stack import Stack
 
 
@@ -25,7 +25,11 @@ def ordinary(stack: StackedMLP, member: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def by_name(network: StackedMLP | PatchConv, numbers: torch.Tensor) -> dict[str, torch.Tensor]:
+def by_name(network: StackedMLP | PatchConv, gradients: Gradients) -> dict[str, torch.Tensor]:
+    """The gradients of all networks, copied as they come."""
+    numbers = torch.empty_like(network.weights.numbers)
+    for networks, (part,) in gradients:
+        numbers[networks] = part
     return {name: network.weights.view(name, numbers) for name in network.weights.names}
 
 
@@ -52,8 +56,7 @@ def test_values_and_gradients_are_those_of_ordinary_networks(
     x = torch.randn(members, rows, 5, generator=generators(9)[0])
     grad_output = torch.randn(members, rows, outputs, generator=generators(8)[0]) / rows  # as a mean makes it
     tape = stack.record(torch.cat((x, x + 1), dim=1)).first(rows) if joined else stack.record(x)
-    grad_input, (numbers,) = tape.input_gradient(grad_output), tape.gradients(grad_output)
-    gradients = list(by_name(stack, numbers).values())
+    grad_input, gradients = tape.input_gradient(grad_output), list(by_name(stack, tape.gradients(grad_output)).values())
     for member in range(members):
         network = ordinary(stack, member)
         with torch.enable_grad():
@@ -86,13 +89,13 @@ def assert_ordinary_convolution(members: int, obs_shape: tuple[int, int, int], a
     grad_output = torch.randn(members, 32, 6, generator=generators(8)[0]) / 32
     expected = ordinary_ones.record(obs)
     tape = patched.record(patched.prepare(obs))
-    gradients = by_name(patched, *tape.gradients(grad_output))
+    gradients = by_name(patched, tape.gradients(grad_output))
     torch.testing.assert_close(tape.output, expected.output, atol=atol, rtol=0)
     torch.testing.assert_close(patched(obs), tape.output)
-    each = len(list(ordinary_ones.members[0].parameters()))
-    flat = expected.gradients(grad_output)
-    for member, network in enumerate(ordinary_ones.members):
-        mine = dict(zip(dict(network.named_parameters()), flat[member * each :], strict=False))
+    for (member, network), (_, flat) in zip(
+        enumerate(ordinary_ones.members), expected.gradients(grad_output), strict=True
+    ):
+        mine = dict(zip(dict(network.named_parameters()), flat, strict=True))
         for name, gradient in patched.converted(mine).items():
             torch.testing.assert_close(gradients[name][member], gradient, atol=atol, rtol=0)
 
@@ -121,12 +124,12 @@ def test_members_with_rates_of_their_own_descend_as_each_does_alone(per_member: 
     rates = [1e-2, 1e-2, 1e-3]
     together = Stack.trained(StackedMLP((3, 4, 1), generators(*range(3 * per_member))), rates, per_member)
     for _ in range(3):
-        together.adam.descend([torch.ones_like(together.parameters[0])])
+        together.adam.descend([(slice(0, 3 * per_member), [torch.ones_like(together.parameters[0])])])
     for member, rate in enumerate(rates):
         seeds = range(member * per_member, (member + 1) * per_member)
         alone = Stack.trained(StackedMLP((3, 4, 1), generators(*seeds)), [rate], per_member)
         for _ in range(3):
-            alone.adam.descend([torch.ones_like(alone.parameters[0])])
+            alone.adam.descend([(slice(0, per_member), [torch.ones_like(alone.parameters[0])])])
         for kind in ("weights", "adam_state"):
             mine, expected = (getattr(stack, kind)(p).tensors for stack, p in ((together, member), (alone, 0)))
             assert mine.keys() == expected.keys()
@@ -166,10 +169,10 @@ def test_every_other_network() -> None:
 
 def test_descend_is_pytorchs_adam() -> None:
     ours, theirs = (nn.Parameter(torch.ones(3, 2)) for _ in range(2))
-    adam, reference = Adam([ours], [(1e-2, [(0, ...)])]), torch.optim.Adam([theirs], 1e-2)
+    adam, reference = Adam([ours], [1e-2] * 3), torch.optim.Adam([theirs], 1e-2)
     for seed in range(5):
         gradient = torch.randn(3, 2, generator=generators(seed)[0])
-        adam.descend([gradient])
+        adam.descend([(slice(0, 3), [gradient])])
         theirs.grad = gradient
         reference.step()
         torch.testing.assert_close(ours, theirs)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bsrs.agents.agent import Agent, Array
 from bsrs.agents.dqn import DQNAgent
-from bsrs.agents.nature import StackedConv
+from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.networks import mlp
 from bsrs.agents.sac import SACAgent
 from bsrs.agents.td3 import TD3Agent
@@ -58,7 +58,9 @@ class Policy(nn.Module):
         if isinstance(self.network, StackedConv):
             output: Tensor = self.network(inputs).squeeze(0)
         else:
-            output = mlp(self.network.prepare(inputs), self.network.weights.layers(self._numbers)).squeeze(0)
+            if isinstance(self.network, PatchConv):
+                inputs = self.network.patches(inputs)
+            output = mlp(inputs, self.network.weights.layers(self._numbers)).squeeze(0)
         if self._range is None:  # the last outputs are Q, or the advantages of dueling heads
             return output[:, -self._n_actions :].argmax(dim=-1) + self._first_action
         low, high = self._range

@@ -33,7 +33,7 @@ def q_tape(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tape:
 def q_values(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tensor:
     """All critics of every member: (P, B, O), (P, B, A) -> (P, n, B)."""
     members, rows, _ = obs.shape
-    return q_tape(critics, obs, action).output.view(members, -1, rows)
+    return critics(torch.cat((obs, action), dim=-1)).view(members, -1, rows)
 
 
 def min_over_critics(q: Tensor) -> Tensor:

@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import EllipsisType
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from bsrs.agents import private_torch
 
-# Part of a list of parameters: which of them, and which rows of it.
-Places = Sequence[tuple[int, slice | EllipsisType]]
+LARGE = 1 << 16
+"""How many parameters make a network large: with their gradient they fill much of a core's own cache."""
+
+Part = tuple[slice, list[Tensor]]  # some of the networks, and the gradients of their parameters
 
 
 class Adam(torch.optim.Adam):
     """PyTorch's Adam with `descend`: the fused update for gradients at hand, and nothing around it.
 
-    Parts of the parameters may differ in their learning rates: `rates` has each rate and where it holds. The state is
-    PyTorch's own, so that checkpoints and `step` see no difference.
+    The parameters are one tensor with a row for each network, or a list with so many tensors for each. Networks may
+    differ in their learning `rates`. The state is PyTorch's own, so that checkpoints and `step` see no difference.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], rates: Sequence[tuple[float, Places]]) -> None:
-        super().__init__(parameters, rates[0][0], fused=True)
+    def __init__(self, parameters: Sequence[Tensor], rates: Sequence[float]) -> None:
+        super().__init__(parameters, rates[0], fused=True)
         self._parameters: list[Tensor] = self.param_groups[0]["params"]
         self._rates = rates
-        self._memory: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
+        self._views: dict[tuple[int, int], tuple[list[Tensor], ...]] = {}
 
     @torch.no_grad()
-    def descend(self, gradients: Sequence[Tensor]) -> None:
-        """One step, given the gradient of every parameter."""
-        exp_avg, exp_avg_sq, steps = self._memory = self._memory or self._all_memory()
+    def descend(self, gradients: Iterable[Part], max_norm: float = math.inf) -> None:
+        """One step, given the gradients of every part, which are scaled to a norm of at most `max_norm` a network."""
         group = self.param_groups[0]
-        lists = self._parameters, gradients, exp_avg, exp_avg_sq
-        if len(self._rates) == 1:
-            private_torch.adam_(*lists, steps, learning_rate=group["lr"], betas=group["betas"], eps=group["eps"])
-            return
-        taken = [step.clone() for step in steps]
-        for rate, places in self._rates:
-            member_steps = [steps[i] for i, _ in places]
-            private_torch.copy_(member_steps, [taken[i] for i, _ in places])  # shared: each part would count it up
-            one, gradient, mean, square = ([tensors[i][rows] for i, rows in places] for tensors in lists)
-            private_torch.adam_(
-                one, gradient, mean, square, member_steps, learning_rate=rate, betas=group["betas"], eps=group["eps"]
-            )
+        private_torch.count_up_(self._view(0, len(self._rates))[-1])
+        for start, stop, gradient in itertools.chain.from_iterable(itertools.starmap(self._split, gradients)):
+            scale = _clip(gradient, max_norm) if max_norm < math.inf else None
+            parameters, *memory = self._view(start, stop)
+            settings = {"learning_rate": self._rates[start], "betas": group["betas"], "eps": group["eps"]}
+            private_torch.adam_(parameters, gradient, *memory, **settings, scale=scale)
 
-    def _all_memory(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """The state as lists: zeros, unless a checkpoint was loaded."""
-        memories = [self.memory_of(parameter) for parameter in self._parameters]
-        exp_avg, exp_avg_sq, steps = ([m[key] for m in memories] for key in ("exp_avg", "exp_avg_sq", "step"))
-        return exp_avg, exp_avg_sq, steps
+    def _split(self, networks: slice, gradient: list[Tensor]) -> Iterator[tuple[int, int, list[Tensor]]]:
+        """Network by network where their learning rates differ."""
+        start, stop = networks.start, networks.stop
+        if len(set(self._rates[networks])) == 1:
+            yield start, stop, gradient
+            return
+        for at in range(start, stop):
+            yield at, at + 1, [gradient[0][at - start].unsqueeze(0)]
+
+    def _view(self, start: int, stop: int) -> tuple[list[Tensor], ...]:
+        """Those networks' parameters, the two means that Adam keeps of them, and the count of steps."""
+        if (start, stop) in self._views:
+            return self._views[start, stop]
+        if len(self._parameters) == 1:
+            own, rows = self._parameters, slice(start, stop)
+        else:
+            each = len(self._parameters) // len(self._rates)
+            own, rows = self._parameters[start * each : stop * each], slice(None)
+        memories = [self.memory_of(parameter) for parameter in own]
+        means = ([memory[key][rows] for memory in memories] for key in ("exp_avg", "exp_avg_sq"))
+        view = [parameter[rows] for parameter in own], *means, [memory["step"] for memory in memories]
+        self._views[start, stop] = view
+        return view
 
     def memory_of(self, parameter: Tensor) -> dict[str, Tensor]:
         """A parameter's state, as Adam itself makes it at its first step."""
@@ -58,3 +72,19 @@ class Adam(torch.optim.Adam):
             memory["step"] = torch.zeros((), device=parameter.device)
             memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         return memory
+
+
+def _clip(gradient: list[Tensor], max_norm: float) -> Tensor | None:
+    """As `torch.nn.utils.clip_grad_norm_` does, for each network; or what Adam is to divide by."""
+    if len(gradient) == 1:
+        (rows,) = gradient  # (n, N)
+        if len(rows) == 1 and rows.shape[1] >= LARGE and rows.device.type == "cpu":
+            from bsrs.agents import compiled
+
+            compiled.clip(rows[0].numpy(), max_norm)
+            return None
+        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # (n, 1)
+        rows.mul_(norms.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0))
+        return None
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(private_torch.norms(gradient)))
+    return norm.add_(1e-6).div_(max_norm).clamp_(min=1.0)

@@ -151,9 +151,7 @@ class DQNAgent:
         # Of the mean Huber loss.
         grad_chosen = self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
         grad_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), grad_chosen.unsqueeze(-1))  # (P, B, A)
-        gradients = tape.gradients(self._heads.gradient(grad_q))
-        self._stacks["policy"].clip(gradients, self.config.max_grad_norm)
-        self.optimizer.descend(gradients)
+        self.optimizer.descend(tape.gradients(self._heads.gradient(grad_q)), self.config.max_grad_norm)
         self.population.diagnostics.add(q.amax(dim=-1), q_chosen, target, shaping_term)
 
     def _passes(self, batch: Batch, step: int) -> tuple[Tape | ConvTape, Passes]:

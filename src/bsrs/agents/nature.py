@@ -4,8 +4,9 @@ and small ones.
 Atari's convolutions of P members are a loop over P ordinary networks: on a CPU the arithmetic is the limit, and one
 member pays nothing. Weights and activations are channels-last, which is what the fast kernels want.
 
-MinAtar's are so small that a convolution's own kernels cost more than its arithmetic: there the patches of all images
-are gathered once for a batch, and then every pass of every member is a stack of matrix products.
+MinAtar's are so small that a convolution's own kernels cost more than its arithmetic. On a CPU only pixels that are not
+zero are computed; elsewhere the patches of all images are gathered once for a batch, and then every pass of every
+member is a stack of matrix products.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bsrs.agents.networks import Products, Weights
+from bsrs.agents.networks import Gradients, Products, Weights
 
 
 @dataclass(frozen=True)
@@ -42,17 +45,20 @@ MINATAR = ConvShape(((16, 3, 1),), 128)
 
 @dataclass(frozen=True)
 class ConvTape:
-    """One pass through P networks, and the gradients of their parameters, in that order, for one of its output."""
+    """One pass through P networks, and the gradients of their parameters for one of its output."""
 
     output: Tensor  # (P, B, outputs)
     _recorded: Tensor
     _parameters: list[nn.Parameter]
 
-    def gradients(self, grad_output: Tensor) -> list[Tensor]:
-        return [
+    def gradients(self, grad_output: Tensor) -> Gradients:
+        found = [
             gradient.contiguous(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient.contiguous()
             for gradient in torch.autograd.grad(self._recorded, self._parameters, grad_output)
         ]
+        each = len(found) // len(self.output)
+        for member in range(len(self.output)):
+            yield slice(member, member + 1), found[member * each : (member + 1) * each]
 
 
 class StackedConv(nn.Module):
@@ -91,11 +97,13 @@ class StackedConv(nn.Module):
 
 
 class PatchConv(Products):
-    """P independent networks with one small convolution, as matrix products: (P, B, C, H, W) -> (P, B, outputs).
+    """P independent networks with one small convolution: (P, B, C, H, W) -> (P, B, outputs).
 
     Their weights start as those of `StackedConv` do, in the order that the products want: the inputs of the first layer
     are (row, column, channel) of a patch, those of the second (row, column) of the patch and the channel.
     """
+
+    compiled_from = 0
 
     def __init__(
         self,
@@ -111,17 +119,36 @@ class PatchConv(Products):
         windows = pixels.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (C, rows, columns, kernel, kernel)
         self._pixels = windows.movedim(0, -1).flatten()  # of all patches, in the order of the products
         self._patch_size = kernel**2 * obs_shape[0]
+        self._obs_shape, self.stem = obs_shape, (self._patch_size + 1) * self._channels
+        self._spans: NDArray[np.uint32] | None = None
         networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
         each = [self.converted(network.state_dict()) for network in networks]
         super().__init__(Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device))
 
     def prepare(self, obs: Tensor) -> Tensor:
-        """The patches of all images, (P, B * patches of an image, kernel * kernel * C)."""
         if obs.ndim == 3:
             return obs
+        return obs.flatten(2) if self.compiled else self.patches(obs)
+
+    def patches(self, obs: Tensor) -> Tensor:
+        """The patches of all images, (P, B * patches of an image, kernel * kernel * C)."""
         members, rows = obs.shape[:2]
         patches = obs.reshape(members * rows, -1).index_select(1, self._pixels)
         return patches.view(members, -1, self._patch_size)
+
+    def stem_pass(self, x: Tensor) -> Tensor:
+        from bsrs.agents import sparse_conv  # here, because numba takes a while to import
+
+        if self._spans is None:
+            self._spans = sparse_conv.row_spans(self._obs_shape)
+        features = torch.empty(*x.shape[:2], int(self.sizes[0]))
+        sparse_conv.convolve(self._spans, x.numpy(), self.rows[:, : self.stem].numpy(), features.numpy())
+        return features
+
+    def stem_gradient(self, x: Tensor, features: Tensor, grad_features: Tensor, into: Tensor) -> None:
+        from bsrs.agents import sparse_conv
+
+        sparse_conv.gradient(self._spans, *(each.numpy() for each in (x, features, grad_features, into)))
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in

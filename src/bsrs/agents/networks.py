@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bsrs.agents import private_torch
+from bsrs.agents.adam import LARGE
 
 # The (weight, bias) of each layer: (P, in, out) and (P, 1, out), or (in, out) and (out,) of one network.
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
@@ -55,112 +57,144 @@ class Weights:
         return list(zip(views[::2], views[1::2], strict=True))
 
 
-def mlp(x: Tensor, layers: Layers) -> Tensor:
-    """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), ReLU in between."""
-    if len(x) > 1:
-        return _pass(x, layers)[-1]
-    return _pass(x[0], _of_one(layers, 0))[-1].unsqueeze(0)
+def mlp(x: Tensor, layers: Layers, fused: bool = False) -> Tensor:
+    """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out), or one network on (B, in); ReLU in
+    between, in one operation with the layer before it where `fused` and that is large."""
+    one = x.ndim == 3 and len(x) == 1
+    y, each = (x[0], _of_one(layers)) if one else (x, layers)
+    for i, (weight, bias) in enumerate(each, start=1):
+        y = _affine(_rows_of(y, weight.shape[-2]), weight, bias, i < len(each), fused)
+    return y.unsqueeze(0) if one else y
 
 
-def _of_one(layers: Layers, network: int) -> Layers:
+def _of_one(layers: Layers, network: int = 0) -> Layers:
     """One network is computed without the leading axis: the plain product starts quicker than the batched one."""
     return [(weight[network], bias[network, 0]) for weight, bias in layers]
 
 
-def _pass(x: Tensor, layers: Layers, fused: bool = False) -> list[Tensor]:
-    """What goes into each layer, and what comes out of the last.
-
-    Where a layer takes more numbers than a row has, it takes several rows as one: so a convolution, which is a
-    product with one row for each patch, is followed by a layer that takes all patches of an image.
-    """
-    passed = []
-    for i, (weight, bias) in enumerate(layers, start=1):
-        x = _rows_of(x, weight.shape[-2])
-        passed.append(x)
-        x = _affine(x, weight, bias, i < len(layers), fused)
-    return [*passed, x]
+Gradients: TypeAlias = Iterator[tuple[slice, list[Tensor]]]
+"""Which networks, and the gradients of their parameters; what has been read may be written again by the next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
-    """One pass through networks, or its first rows."""
+class StackedTape:
+    """One pass through networks that are computed all at once, or its first rows."""
 
     output: Tensor  # (P, B, out)
     _network: Products
-    _passes: list[list[Tensor]]
-    """Of each unit, what went into each layer, and what came out of the last."""
-    _apart: bool
+    _inputs: list[Tensor]  # of each layer
 
-    def first(self, rows: int) -> Tape:
+    def first(self, rows: int) -> StackedTape:
         """The pass of the first `rows` of each batch."""
         share = self.output.shape[1] // rows
-        passes = [[x[..., : x.shape[-2] // share, :] for x in passed] for passed in self._passes]
-        return Tape(self.output[:, :rows], self._network, passes, self._apart)
+        inputs = [x[..., : x.shape[-2] // share, :] for x in self._inputs]
+        return StackedTape(self.output[:, :rows], self._network, inputs)
 
-    def gradients(self, grad_output: Tensor) -> list[Tensor]:
-        """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them; it is
-        written again by the next tape of these networks."""
-        gradient, into = self._network.gradient(self._apart)
-        for unit, i, of_output in self._backward(grad_output):
-            weight, bias = into[unit][i]
+    def gradients(self, grad_output: Tensor) -> Gradients:
+        """Of the weights and biases, given the gradient of the output: one tensor (P, N), as `Weights` has them."""
+        network = self._network
+        numbers, into = network.gradient
+        for i, of_output in self._backward(grad_output):
+            weight, bias = into[i]
             torch.sum(of_output, dim=-2, keepdim=bias.ndim == 3, out=bias)
-            _product_into(self._passes[unit][i].mT, of_output, weight)
-        return [gradient]
+            _product_into(self._inputs[i].mT, of_output, weight)
+        yield slice(0, network.networks), [numbers]
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of the input (P, B, in), given the gradient of the output."""
-        units = self._network.units(self._apart)
-        found = [_product(g, units[unit][0][0].mT) for unit, i, g in self._backward(grad_output) if i == 0]
-        return _stacked(found)
+        *_, (_, gradient) = self._backward(grad_output)
+        return _stacked(_product(gradient, self._network.unit[0][0].mT))
 
-    def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-        """Unit, layer, and the gradient of what it puts out, before its ReLU, from the last layer to the first."""
-        units = self._network.units(self._apart)
-        for unit, gradient in enumerate(grad_output.unbind() if self._apart else (grad_output,)):
-            inputs, layers = self._passes[unit], units[unit]
-            for i in reversed(range(len(layers))):
-                yield unit, i, gradient
-                if i > 0:
-                    # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
-                    gradient = private_torch.relu_backward_(_product(gradient, layers[i][0].mT), inputs[i])
-                    gradient = _rows_of(gradient, layers[i - 1][0].shape[-1])
+    def _backward(self, grad_output: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Layer, and the gradient of what it puts out, before its ReLU, from the last layer to the first."""
+        layers = self._network.unit
+        gradient = grad_output if layers[0][0].ndim == 3 else grad_output[0]
+        for i in reversed(range(len(layers))):
+            yield i, gradient
+            if i > 0:
+                # relu(z) > 0 just where z > 0, so the layer's input tells where the gradient passes
+                gradient = private_torch.relu_backward_(_product(gradient, layers[i][0].mT), self._inputs[i])
+                gradient = _rows_of(gradient, layers[i - 1][0].shape[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTape:
+    """The same of networks that are computed one after the other, so that what one has in the cache is used until its
+    step is done; see bsrs.agents.compiled."""
+
+    output: Tensor  # (P, B, out)
+    _network: Products
+    _x: Tensor  # (members, B, in)
+    _features: Tensor  # the same, or what a convolution made of it
+    _hidden: Tensor  # (P, numbers of all rows)
+    _all_rows: int
+
+    def first(self, rows: int) -> CompiledTape:
+        x, features = self._x[:, :rows], self._features[:, :rows]
+        return CompiledTape(self.output[:, :rows], self._network, x, features, self._hidden, self._all_rows)
+
+    def gradients(self, grad_output: Tensor) -> Gradients:
+        network, (into, _) = self._network, self._network.gradient
+        for i in range(network.networks):
+            grad_features = self._backward(i, grad_output[i], into[0, network.stem :], wanted=network.stem > 0)
+            if network.stem:
+                network.stem_gradient(self._x[i], self._features[i], grad_features, into[0, : network.stem])
+            yield slice(i, i + 1), [into]
+
+    def input_gradient(self, grad_output: Tensor) -> Tensor:
+        nothing = grad_output.new_empty(0)
+        return torch.stack([self._backward(i, each, nothing, wanted=True) for i, each in enumerate(grad_output)])
+
+    def _backward(self, i: int, grad_output: Tensor, into: Tensor, *, wanted: bool) -> Tensor:
+        """Network i's gradients into `into`; that of its features, where it is `wanted`."""
+        from bsrs.agents import compiled
+
+        network, features = self._network, self._features[i * len(self._features) // self._network.networks].numpy()
+        grad, row = torch.empty(features.shape if wanted else (0, 0)), network.rows[i, network.stem :].numpy()
+        passed = features, self._hidden[i].numpy(), self._all_rows, row, network.sizes, grad_output.contiguous().numpy()
+        compiled.backward(private_torch.sgemm(), *passed, into.numpy(), grad.numpy())
+        return grad
 
 
 class Products(ABC):
-    """P networks whose passes and gradients are matrix products.
+    """P networks whose passes and gradients are matrix products."""
 
-    A unit is what is computed at once: all networks, or each by itself where its products are so large that the
-    arithmetic is all that counts.
-    """
+    compiled_from: int = LARGE
+    """From how many parameters on each network is computed by itself, on a CPU."""
+    stem = 0
+    """How many numbers come before the layers, if what these take is made by a convolution."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
-        self._arrange(weights.layers(weights.numbers))
+        self._arrange(slice(None))
 
-    def _arrange(self, layers: Layers) -> None:
-        self.layers, self.networks = layers, len(layers[0][0])
-        self._many = _many_rows(layers)
-        self._units = _units(layers)
+    def _arrange(self, networks: slice) -> None:
+        self.rows = self.weights.numbers[networks]
+        self.layers = [(weight[networks], bias[networks]) for weight, bias in self.weights.layers(self.weights.numbers)]
+        self.networks = len(self.rows)
+        self.unit = _of_one(self.layers) if self.networks == 1 else self.layers
+        on_cpu = self.rows.device.type == "cpu" and self.rows.dtype == torch.float32
+        self.compiled = on_cpu and self.rows.shape[1] >= self.compiled_from and private_torch.sgemm() != 0
+        self.layers_of_each = [_of_one(self.layers, network) for network in range(self.networks)]
+        largest = max(weight[0].numel() for weight, _ in self.layers)
+        fuses = self.compiled and not self.stem
+        self._many_rows = private_torch.LINEAR_RELU_PAYS / largest if fuses else math.inf
+        behind = [weight.shape[1:] for weight, _ in self.layers[1 if self.stem else 0 :]]
+        self.sizes = np.array([behind[0][0], *(fan_out for _, fan_out in behind)])
+        self._hidden, self._outputs = int(self.sizes[1:-1].sum()), int(self.sizes[-1])
 
     def part(self, networks: slice) -> Self:
         """Some of the networks, for passes only."""
         part = copy.copy(self)
-        part._arrange([(weight[networks], bias[networks]) for weight, bias in self.layers])
+        part._arrange(networks)
         return part
 
     @functools.cached_property
-    def _gradient(self) -> tuple[Tensor, dict[bool, list[Layers]]]:
-        numbers = torch.empty_like(self.weights.numbers)
-        return numbers, _units(self.weights.layers(numbers))
-
-    def units(self, apart: bool) -> list[Layers]:
-        """The layers of each unit."""
-        return self._units[apart]
-
-    def gradient(self, apart: bool) -> tuple[Tensor, list[Layers]]:
-        """Where tapes put gradients: (P, N), and the same as the layers of each unit."""
-        numbers, units = self._gradient
-        return numbers, units[apart]
+    def gradient(self) -> tuple[Tensor, Layers]:
+        """Where tapes put gradients: (P, N), or (1, N) of one network after the other, and the same as layers."""
+        numbers = torch.empty_like(self.rows[:1] if self.compiled else self.rows)
+        layers = self.weights.layers(numbers)
+        return numbers, _of_one(layers) if len(numbers) == 1 else layers
 
     @abstractmethod
     def prepare(self, obs: Tensor) -> Tensor:
@@ -168,45 +202,59 @@ class Products(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """(P, B, ...) -> (P, B, out)"""
-        return self.record(x).output
+        if x.shape[1] < self._many_rows:
+            return self.record(x, keep=False).output
+        each = zip(x.repeat_interleave(self.networks // len(x), dim=0), self.layers_of_each, strict=True)
+        return torch.stack([mlp(one, layers, fused=True) for one, layers in each])
 
-    def record(self, x: Tensor) -> Tape:
+    def record(self, x: Tensor, *, keep: bool = True) -> Tape:
         """A pass, with what its gradients need. Where there are n networks for every batch, each of them takes it."""
         x = self.prepare(x)
+        if self.compiled:
+            return self._record_compiled(x.contiguous(), keep)
+        n = self.networks // len(x)
+        x = x[0] if self.networks == 1 else x if n == 1 else x.repeat_interleave(n, dim=0)
+        inputs = []
+        for i, (weight, bias) in enumerate(self.unit, start=1):
+            x = _rows_of(x, weight.shape[-2])
+            inputs.append(x)
+            x = _affine(x, weight, bias, i < len(self.unit))
+        return StackedTape(_stacked(x), self, inputs)
+
+    def _record_compiled(self, x: Tensor, keep: bool) -> CompiledTape:
+        from bsrs.agents import compiled  # here, because numba takes a while to import
+
+        features = self.stem_pass(x) if self.stem else x
         members, rows, _ = x.shape
-        large, n = rows >= self._many, self.networks // members
-        apart = large or self.networks == 1
-        if apart:
-            batches = [batch for batch in x.unbind() for _ in range(n)]
-        else:
-            batches = [x if n == 1 else x.repeat_interleave(n, dim=0)]
-        passes = [_pass(*each, large) for each in zip(batches, self._units[apart], strict=True)]
-        return Tape(_stacked([passed[-1] for passed in passes]), self, passes, apart)
+        hidden = torch.empty(self.networks if keep else 1, rows * self._hidden)
+        output = torch.empty(self.networks, rows, self._outputs)
+        given = features.numpy(), self.networks // members, self.rows[:, self.stem :].numpy(), self.sizes
+        compiled.forward(private_torch.sgemm(), *given, hidden.numpy(), output.numpy())
+        return CompiledTape(output, self, x, features, hidden, rows)
+
+    def stem_pass(self, x: Tensor) -> Tensor:
+        """What a convolution makes of (P, B, in), where there is one."""
+        raise NotImplementedError
+
+    def stem_gradient(self, x: Tensor, features: Tensor, grad_features: Tensor, into: Tensor) -> None:
+        """Of its numbers, for one network."""
+        raise NotImplementedError
 
 
-def _many_rows(layers: Layers) -> float:
-    """How many rows of input make the largest product so large that each network is computed by itself."""
-    weights = [weight[0] for weight, _ in layers]
-    joined = [1, *(after.shape[0] / before.shape[1] for before, after in itertools.pairwise(weights))]  # see `_pass`
-    at, largest = max(enumerate(weights), key=lambda each: each[1].numel())
-    fits = largest.device.type == "cpu" and largest.dtype == torch.float32
-    return private_torch.LINEAR_RELU_PAYS / largest.numel() * math.prod(joined[: at + 1]) if fits else math.inf
+Tape: TypeAlias = StackedTape | CompiledTape
 
 
-def _units(layers: Layers) -> dict[bool, list[Layers]]:
-    """The layers of all networks at once, and (`True`) of each apart."""
-    return {False: [layers], True: [_of_one(layers, network) for network in range(len(layers[0][0]))]}
-
-
-def _stacked(units: list[Tensor]) -> Tensor:
-    """What units put out, (P, B, ...)."""
-    if len(units) > 1:
-        return torch.stack(units)
-    return units[0] if units[0].ndim == 3 else units[0].unsqueeze(0)
+def _stacked(x: Tensor) -> Tensor:
+    """(P, B, ...), also of one network."""
+    return x if x.ndim == 3 else x.unsqueeze(0)
 
 
 def _rows_of(x: Tensor, size: int) -> Tensor:
-    """The same numbers in rows of that size."""
+    """The same numbers in rows of that size.
+
+    Where a layer takes more numbers than a row has, it takes several rows as one: so a convolution, which is a
+    product with one row for each patch, is followed by a layer that takes all patches of an image.
+    """
     return x if x.shape[-1] == size else x.reshape(*x.shape[:-2], -1, size)
 
 
@@ -214,7 +262,7 @@ _NARROW = 16
 """Fewer columns than this are few."""
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, fused: bool) -> Tensor:
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, relu: bool, fused: bool = False) -> Tensor:
     if weight.ndim == 2:
         if relu and fused and len(x) * weight.numel() >= private_torch.LINEAR_RELU_PAYS:
             return private_torch.linear_relu(x, weight, bias)

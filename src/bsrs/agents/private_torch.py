@@ -7,7 +7,10 @@ arguments have been there since 2.4, the oldest that the project takes. They are
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,7 +22,7 @@ def relu_backward_(grad: Tensor, output: Tensor) -> Tensor:
     return grad
 
 
-LINEAR_RELU_PAYS = 1 << 24 if torch._C._has_mkldnn else 1 << 63
+LINEAR_RELU_PAYS = 3 << 23 if torch._C._has_mkldnn else 1 << 63
 """From how many multiplications on `linear_relu` is quicker than a product, a sum and a ReLU."""
 
 
@@ -28,14 +31,18 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight.mT, bias, "relu", [], "")  # type: ignore[no-any-return]
 
 
+@functools.cache
+def sgemm() -> int:
+    """Where the matrix product of the library that PyTorch comes with is in memory; zero where it is not to be had."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    if not torch._C.has_mkl or not library.exists():
+        return 0
+    return ctypes.cast(ctypes.CDLL(str(library)).sgemm_, ctypes.c_void_p).value or 0
+
+
 def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The Euclidean norm of each tensor."""
     return list(torch._foreach_norm(list(tensors)))
-
-
-def scale_(tensors: Sequence[Tensor], factor: Tensor) -> None:
-    """Multiply all by one number."""
-    torch._foreach_mul_(list(tensors), factor)
 
 
 def copy_(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
@@ -43,9 +50,9 @@ def copy_(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     torch._foreach_copy_(list(targets), list(sources))
 
 
-def lerp_(targets: Sequence[Tensor], sources: Sequence[Tensor], weight: float) -> None:
-    """Move each target towards its source by the share `weight`."""
-    torch._foreach_lerp_(list(targets), list(sources), weight)
+def count_up_(steps: Sequence[Tensor]) -> None:
+    """Add one to each."""
+    torch._foreach_add_(list(steps), 1)
 
 
 def adam_(
@@ -58,9 +65,14 @@ def adam_(
     learning_rate: float | Tensor,
     betas: tuple[float, float],
     eps: float,
+    scale: Tensor | None = None,
 ) -> None:
-    """One step of Adam on all parameters at once; `steps` are counted up, one number for each parameter."""
-    torch._foreach_add_(list(steps), 1)
+    """One step of Adam on all parameters at once, for gradients divided by `scale`; `steps` are counted already.
+
+    Where gradients are zero, the means fall until they are so small that the processor takes many times as long for
+    each. There they are set to zero.
+    """
+    torch.set_flush_denormal(True)
     torch._fused_adam_(
         list(parameters),
         list(gradients),
@@ -75,4 +87,6 @@ def adam_(
         eps=eps,
         amsgrad=False,
         maximize=False,
+        grad_scale=scale,
     )
+    torch.set_flush_denormal(False)

@@ -29,7 +29,7 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Finding, State, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
-from bsrs.agents.networks import StackedMLP, Tape, Weights
+from bsrs.agents.networks import Gradients, StackedMLP, Tape, Weights
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
@@ -50,7 +50,7 @@ class Sampled(NamedTuple):
     spread: Tensor  # (P, B, A): standard deviation * noise
     tape: Tape
 
-    def gradients(self, grad_action: Tensor, grad_log_prob: Tensor) -> list[Tensor]:
+    def gradients(self, grad_action: Tensor, grad_log_prob: Tensor) -> Gradients:
         """Of the actor's parameters, given those of the actions (P, B, A) and of each log-density (P, 1)."""
         slope = 1 - self.action.square()  # of tanh
         grad_log_prob = grad_log_prob.unsqueeze(-1)  # (P, 1, 1)
@@ -184,7 +184,7 @@ class SACAgent:
     def _update_alpha(self, log_prob: Tensor) -> None:
         """One step of the temperature towards the target entropy."""
         grad_log_alpha = -(log_prob + self._target_entropy).mean(dim=-1, keepdim=True)  # (P, 1)
-        self._stacks["temperatures"].adam.descend([grad_log_alpha])
+        self._stacks["temperatures"].adam.descend([(slice(0, self.members), [grad_log_alpha])])
 
     def _update_critics(
         self, batch: Batch, current: Sampled, alpha: Tensor, step: int

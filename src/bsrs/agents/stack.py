@@ -1,17 +1,15 @@
-"""The members' networks of one kind: their Adam, their clipping, and what a checkpoint keeps of one member."""
+"""The members' networks of one kind: their Adam, and what a checkpoint keeps of one member."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from bsrs.agents import private_torch
-from bsrs.agents.adam import Adam, Places
+from bsrs.agents.adam import Adam
 from bsrs.agents.agent import State
 from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.networks import Weights
@@ -45,7 +43,7 @@ class Stack:
     def trained(network: WeightRows | StackedConv, learning_rates: Sequence[float], per_member: int = 1) -> Stack:
         """With an Adam of its own, each member at its learning rate."""
         stack = Stack(network, len(learning_rates), per_member)
-        stack.optimizer = Adam(stack.parameters, stack._rates(learning_rates))
+        stack.optimizer = Adam(stack.parameters, [rate for rate in learning_rates for _ in range(per_member)])
         return stack
 
     @property
@@ -53,18 +51,6 @@ class Stack:
         """Who trains it."""
         assert self.optimizer is not None
         return self.optimizer
-
-    def _rates(self, learning_rates: Sequence[float]) -> list[tuple[float, Places]]:
-        """Neighbours with the same learning rate are one part of the parameters."""
-        rates: list[tuple[float, Places]] = []
-        for rate, group in itertools.groupby(range(self.members), key=learning_rates.__getitem__):
-            first, *_, last = *(members := list(group)), members[-1]
-            if isinstance(self.network, StackedConv):
-                each = len(self.parameters) // self.members
-                rates.append((rate, [(i, ...) for i in range(first * each, (last + 1) * each)]))
-            else:
-                rates.append((rate, [(0, slice(first * self._per_member, (last + 1) * self._per_member))]))
-        return rates
 
     def weights(self, member: int) -> State:
         """One member's weights."""
@@ -111,20 +97,3 @@ class Stack:
         for name in weights.names:
             view = functools.partial(weights.view, name, networks=member if self._per_member == 1 else rows)
             yield name, 0, view
-
-    def clip(self, gradients: Sequence[Tensor], max_norm: float) -> None:
-        """Scale each member's gradients to a norm of at most `max_norm`."""
-        if isinstance(self.network, StackedConv):
-            each = len(gradients) // self.members
-            for start in range(0, len(gradients), each):
-                _clip(gradients[start : start + each], max_norm)
-            return
-        (rows,) = gradients  # (P, N)
-        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # (P, 1)
-        rows.mul_(norms.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0))
-
-
-def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
-    """As `torch.nn.utils.clip_grad_norm_` does."""
-    norm = torch.linalg.vector_norm(torch.stack(private_torch.norms(gradients)))
-    private_torch.scale_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1.0))

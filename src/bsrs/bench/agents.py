@@ -8,6 +8,7 @@ populations of several members in one process, where a step of each member count
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +108,7 @@ def contests(names: Sequence[str], quick: bool) -> list[Contest]:
 
 
 def bench(names: Sequence[str], *, quick: bool, threads: int, tell: Tell = silent) -> dict[str, Any]:
-    """`rows` for the table, and for our agents the `shares` of time."""
+    """`rows` for the table, and for our agents the `shares` of time. Each row is told as soon as it is measured."""
     rows: list[dict[str, Any]] = []
     shares: list[dict[str, Any]] = []
     for contest in contests(names, quick):
@@ -116,6 +117,7 @@ def bench(names: Sequence[str], *, quick: bool, threads: int, tell: Tell = silen
         constant = next(result for entry, result in results.items() if entry.variant in ("shaped", "policy"))
         for entry, result in results.items():
             rows.append(_row(entry, contest, result, results[contest.entries[0]], constant))
+            tell(json.dumps(rows[-1]))
             if entry.agent == "bsrs" and contest.processes == 1:
                 about = {"case": entry.case, "variant": entry.variant, "members": entry.members}
                 shares.append({**about, **result.report["shares"]})
@@ -161,7 +163,7 @@ def _row(entry: Entry, contest: Contest, result: Result, sb3: Result, constant: 
         "ratio_to_sb3": round(median_ratio(result, sb3), 3),
         "ratio_to_eta_2": round(median_ratio(result, constant), 3),
         "share_of_matrix_rate": round(each_s * report["operations"] / report["matrix_rate"], 3),
-        "evaluation_share": None if evaluation is None else round(evaluation / (evaluation + run_s), 3),
+        "evaluation_share": None if evaluation is None else float(f"{evaluation / (evaluation + run_s):.2g}"),
         "peak_mb": round(report["peak_mb"] + report["untouched_mb"]),
     }
 

@@ -213,12 +213,37 @@ def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int =
 
 
 def operations(call: Callable[[], object]) -> float:
-    """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them."""
+    """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them, and in what
+    `bsrs.agents.compiled` computes."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from bsrs.agents import compiled
+
     linear = torch.ops.mkldnn._linear_pointwise  # see bsrs.agents.private_torch
     counts = {linear: lambda x, weight, *_, **__: 2 * math.prod(x) * weight[0]}
-    with FlopCounterMode(display=False, custom_mapping=counts) as counter:
-        call()
-    return float(counter.get_total_flops())
+    products = 0.0
+
+    def forward(*args: Any) -> None:
+        nonlocal products
+        _, x, _, numbers, sizes, *_ = args
+        products += 2 * x.shape[1] * len(numbers) * (sizes[:-1] @ sizes[1:])
+        kernels[0](*args)
+
+    def backward(*args: Any) -> None:
+        nonlocal products
+        *_, sizes, grad_output, into, grad_input = args
+        layers = sizes[:-1] * sizes[1:]
+        products += (
+            2 * len(grad_output) * (layers[0 if grad_input.size else 1 :].sum() + layers.sum() * (into.size > 0))
+        )
+        kernels[1](*args)
+
+    kernels = compiled.forward, compiled.backward
+    compiled.forward, compiled.backward = forward, backward
+    try:
+        with FlopCounterMode(display=False, custom_mapping=counts) as counter:
+            call()
+    finally:
+        compiled.forward, compiled.backward = kernels
+    return float(counter.get_total_flops() + products)

@@ -1,0 +1,118 @@
+"""Passes and gradients of large networks on a CPU, as one compiled call each.
+
+Between the matrix products, which are those of the library that PyTorch has, nothing goes back to Python. A network's
+numbers are a row as in `Weights`: the weight (in, out) and the bias (out,) of each layer in turn, ReLU in between.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@intrinsic
+def _call(typing, address, pointers):
+    """The C function at `address`, given pointers."""
+
+    def generate(context, builder, signature, args):
+        given = cgutils.unpack_tuple(builder, args[1])
+        function = ir.FunctionType(ir.VoidType(), [pointer.type for pointer in given]).as_pointer()
+        builder.call(builder.inttoptr(args[0], function), given)
+        return context.get_dummy_value()
+
+    return types.void(address, pointers), generate
+
+
+_N, _T = 78, 84  # BLAS's letters for a matrix as it is and for its transpose
+
+
+@njit
+def _product(sgemm, a, of_a, b, of_b, out, rows, inner, columns):
+    """`out = op(a) @ op(b)`, (rows, inner) @ (inner, columns). BLAS has columns first, so a and b swap."""
+    letters, scales = np.array([of_b, of_a], np.uint8), np.array([1.0, 0.0], np.float32)
+    width_a, width_b = rows if of_a == _T else inner, inner if of_b == _T else columns
+    sizes = np.array([columns, rows, inner, width_b, width_a], np.int32)
+    op, size, scale = letters.ctypes.data, sizes.ctypes.data, scales.ctypes.data
+    p, q, r = b.ctypes.data, a.ctypes.data, out.ctypes.data
+    _call(sgemm, (op, op + 1, size, size + 4, size + 8, scale, p, size + 12, q, size + 16, scale + 4, r, size))
+
+
+@njit
+def _read(row):
+    """A number of every cache line, in order: products read weights in strides, for which the memory is slower."""
+    seen = np.float32(0)
+    for k in range(0, len(row), 16):
+        seen += row[k]
+    return seen
+
+
+@njit("f4(u8, f4[:, :, ::1], i8, f4[:, :], i8[::1], f4[:, ::1], f4[:, :, ::1])", cache=True, nogil=True)
+def forward(sgemm, x, each, numbers, sizes, hidden, out):
+    """`each` networks on every batch of `x` (P, B, in): what their layers put out, into `hidden` and `out`. Where
+    there is one row of `hidden`, it is written again by every network.
+
+    The number that it returns means nothing: it is there so that `_read` is not left out.
+    """
+    rows, last, seen = x.shape[1], len(sizes) - 2, np.float32(0)
+    for network in range(len(numbers)):
+        row, source, at, begin = numbers[network], x[network // each].ravel(), 0, 0
+        kept = hidden[min(network, len(hidden) - 1)]
+        for i in range(last + 1):
+            fan_in, fan_out = sizes[i], sizes[i + 1]
+            end = at + fan_in * fan_out
+            weight, bias = row[at:end], np.ascontiguousarray(row[end : end + fan_out])
+            y = out[network].ravel() if i == last else kept[begin : begin + rows * fan_out]
+            seen += _read(weight)
+            _product(sgemm, source, _N, weight, _N, y, rows, fan_in, fan_out)
+            least = np.float32(-np.inf if i == last else 0)
+            for b in range(rows):
+                for k in range(fan_out):
+                    y[b * fan_out + k] = max(y[b * fan_out + k] + bias[k], least)
+            source, at, begin = y, end + fan_out, begin + rows * fan_out
+    return seen
+
+
+@njit("f4(u8, f4[:, ::1], f4[::1], i8, f4[:], i8[::1], f4[:, ::1], f4[::1], f4[:, ::1])", cache=True, nogil=True)
+def backward(sgemm, x, hidden, all_rows, row, sizes, grad_output, into, grad_input):
+    """Of one network, for the first rows of a pass over `all_rows`: the gradients of its numbers into `into`, and of
+    its input into `grad_input`, unless these are empty."""
+    rows, last, seen = len(grad_output), len(sizes) - 2, np.float32(0)
+    at, begin, gradient = len(row), len(hidden), grad_output.ravel()
+    for i in range(last, -1, -1):
+        fan_in, fan_out = sizes[i], sizes[i + 1]
+        end = at - fan_out
+        at, begin = end - fan_in * fan_out, begin - all_rows * fan_in
+        source = hidden[begin : begin + rows * fan_in] if i > 0 else x.ravel()
+        if len(into):
+            _product(sgemm, source, _T, gradient, _N, into[at:end], fan_in, rows, fan_out)
+            bias = into[end : end + fan_out]
+            bias[:] = 0
+            for b in range(rows):
+                for k in range(fan_out):
+                    bias[k] += gradient[b * fan_out + k]
+        if i == 0 and not len(grad_input):
+            return seen
+        back = grad_input.ravel() if i == 0 else np.empty(rows * fan_in, np.float32)
+        seen += _read(row[at:end])
+        _product(sgemm, gradient, _N, row[at:end], _T, back, rows, fan_out, fan_in)
+        if i > 0:
+            for k in range(len(back)):
+                back[k] = back[k] if source[k] > 0 else np.float32(0)
+        gradient = back
+    return seen
+
+
+@njit("(f4[::1], f4)", cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def clip(gradient, max_norm):
+    """Scale it to a norm of at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does."""
+    square = np.float32(0)
+    for k in range(len(gradient)):
+        square += gradient[k] * gradient[k]
+    factor = max_norm / (np.sqrt(square) + np.float32(1e-6))
+    if factor < 1:
+        for k in range(len(gradient)):
+            gradient[k] *= factor

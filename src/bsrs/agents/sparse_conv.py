@@ -1,0 +1,90 @@
+"""A 3x3 convolution of images that are mostly zeros, as MinAtar's are: what is zero costs nothing.
+
+Where a pixel is not zero, it adds its weights to the outputs around it. In a row of outputs these lie side by side, and
+so do their weights once the kernel's columns are turned round: a row is one loop over many numbers at once.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+KERNEL, FEATURES = 3, 16
+_U = np.uint32  # unsigned indices spare numba the check for negative ones
+
+
+def row_spans(obs_shape: Sequence[int]) -> NDArray[np.uint32]:
+    """For each pixel and row of the kernel: where the outputs begin, where their weights do, and how many they are."""
+    channel, y, x, up = np.indices((*obs_shape, KERNEL))
+    rows, columns = (side - KERNEL + 1 for side in obs_shape[1:])
+    left = x - KERNEL + 1
+    first, last, row = np.maximum(left, 0), np.minimum(x, columns - 1), y - up
+    width = (last - first + 1) * ((row >= 0) & (row < rows))
+    spans = np.stack((row * columns + first, (channel * KERNEL + up) * KERNEL + first - left, width), axis=-1)
+    return np.asarray(spans * (width > 0)[..., None] * FEATURES, np.uint32).reshape(-1, KERNEL, 3)
+
+
+@njit(inline="always")
+def _nonzero(image, active):
+    """Put the places of what is not zero into `active`; how many they are."""
+    count = _U(0)
+    for at in range(len(image)):
+        active[count] = at
+        count += _U(image[at] != 0)
+    return count
+
+
+@njit("(u4[:, :, ::1], f4[:, :, ::1], f4[:, :], f4[:, :, ::1])", cache=True, nogil=True, fastmath={"contract"})
+def convolve(spans, images, numbers, out):
+    """relu(convolution) of every member's `images` (P, B, C * H * W) into `out` (P, B, positions * FEATURES); its
+    `numbers` are the weights (row, column, C, FEATURES) and the bias (FEATURES,)."""
+    members, rows, size = out.shape
+    start, sums = np.empty(size, np.float32), np.empty(size, np.float32)
+    active = np.empty(images.shape[2] + 1, np.uint32)
+    for p in range(members):
+        weight = np.ascontiguousarray(numbers[p, :-FEATURES]).reshape(KERNEL, KERNEL, -1, FEATURES)
+        turned = np.ascontiguousarray(weight[:, ::-1].transpose(2, 0, 1, 3)).ravel()
+        for k in range(size):
+            start[k] = numbers[p, numbers.shape[1] - FEATURES + k % FEATURES]
+        for b in range(rows):
+            for k in range(size):
+                sums[k] = start[k]
+            for i in range(_nonzero(images[p, b], active)):
+                at = active[i]
+                value = images[p, b, at]
+                for row in range(KERNEL):
+                    place, of_weight = spans[at, row, 0], spans[at, row, 1]
+                    for k in range(spans[at, row, 2]):
+                        sums[place + _U(k)] += value * turned[of_weight + _U(k)]
+            result = out[p, b]
+            for k in range(size):
+                result[k] = max(sums[k], np.float32(0))
+
+
+@njit("(u4[:, :, ::1], f4[:, ::1], f4[:, ::1], f4[:, ::1], f4[::1])", cache=True, nogil=True, fastmath={"contract"})
+def gradient(spans, images, out, grad_out, into):
+    """Of one member's numbers, given that of `out`."""
+    rows, size = out.shape
+    sums, bias, grad = np.zeros(len(into) - FEATURES, np.float32), into[-FEATURES:], np.empty(size, np.float32)
+    active = np.empty(images.shape[1] + 1, np.uint32)
+    bias[:] = 0
+    for b in range(rows):
+        for k in range(size):
+            grad[k] = grad_out[b, k] if out[b, k] > 0 else np.float32(0)
+        for k in range(0, size, FEATURES):
+            for feature in range(FEATURES):
+                bias[feature] += grad[k + feature]
+        for i in range(_nonzero(images[b], active)):
+            at = active[i]
+            value = images[b, at]
+            for row in range(KERNEL):
+                place, of_weight = spans[at, row, 0], spans[at, row, 1]
+                for k in range(spans[at, row, 2]):
+                    sums[of_weight + _U(k)] += value * grad[place + _U(k)]
+    back = sums.reshape(-1, KERNEL, KERNEL, FEATURES).transpose(1, 2, 0, 3)[:, ::-1]
+    into[:-FEATURES] = np.ascontiguousarray(back).ravel()
