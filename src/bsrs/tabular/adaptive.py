@@ -25,7 +25,6 @@ Either way the count ends below 1.1 times that of plain iteration, plus ten.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from bsrs.errors import BadInput, unknown
-from bsrs.tabular.backup import Backup, Found, Point
+from bsrs.tabular.backup import Backup, Found, Point, Trail
 from bsrs.tabular.mdp import Floats
 
 Complexes = npt.NDArray[np.complexfloating[Any]]
@@ -125,9 +124,6 @@ RULES: dict[str, tuple[Rule, int | None]] = {
 # --------------------------------------------------------------------------------------------------------------
 # The safeguard.
 
-# The etas of the steps that led to a point, the last one first.
-Trail = tuple[float, "Trail"] | None
-
 
 def accelerate(
     backup: Backup,
@@ -149,24 +145,15 @@ def accelerate(
         raise BadInput(f"memory is {memory}; expected at least 1")
     rule, n_points = RULES[name]
     run = _Run(backup, start, rule, n_points or memory + 1, tol)
-    while run.best.point.residual >= tol and run.ledger.applications < max_steps:
+    while run.best.residual >= tol and run.ledger.applications < max_steps:
         run.step()
         if watch is not None:
-            watch(run.ledger.applications, run.best.point.residual)
+            watch(run.ledger.applications, run.best.residual)
     etas, trail = [], run.best.trail
     while trail is not None:
         eta, trail = trail
         etas.append(eta)
-    point = run.best.point
-    return Found(point.value, point.residual < tol, np.array(run.residuals), np.array(etas[::-1]))
-
-
-@dataclass(frozen=True, eq=False)
-class _Spot:
-    """A point that was evaluated, and how it was reached."""
-
-    point: Point
-    trail: Trail = None
+    return Found(run.best.value, run.best.residual < tol, np.array(run.residuals), np.array(etas[::-1]))
 
 
 class _Ledger:
@@ -211,50 +198,50 @@ class _Run:
         self._refused = 0  # proposals in a row
         self._wait = 0  # plain steps before the next proposal
         self._plain = self.best = self._accepted(self._evaluate(start, None))
-        self.ledger.count_plain(self._plain.point)
+        self.ledger.count_plain(self._plain)
 
     def step(self) -> None:
         """One application of the operator: of a proposal, if there is one that may be tried, or a plain one."""
         proposal = self._proposal()
         if proposal is not None:
             self._try(proposal)
-        elif self.best is not self._plain and self.ledger.covers(self.best.point.residual):
+        elif self.best is not self._plain and self.ledger.covers(self.best.residual):
             self.best = self._accepted(self._plain_step(self.best))
         else:
             leads = self.best is self._plain
             self._plain = self._plain_step(self._plain)
-            self.ledger.count_plain(self._plain.point)
-            if leads or self._plain.point.residual <= self.best.point.residual:
+            self.ledger.count_plain(self._plain)
+            if leads or self._plain.residual <= self.best.residual:
                 self.best = self._accepted(self._plain)
 
     def _proposal(self) -> Floats | None:
-        if self._wait > 0 or len(self._points) < 2 or not self.ledger.may_risk_one(self.best.point.residual):
+        if self._wait > 0 or len(self._points) < 2 or not self.ledger.may_risk_one(self.best.residual):
             return None
         return self._rule(self._points, self._backup.gamma)
 
     def _try(self, proposal: Floats) -> None:
         """Keep the proposal if it brings the residual down at least as plain iteration is sure to."""
-        origin = self.best.point
+        origin = self.best
         step, change = proposal - origin.value, origin.change
         eta = float(step @ change) / float(change @ change) - 1.0
-        spot = self._evaluate(proposal, (eta, self.best.trail))
-        if spot.point.residual <= self._backup.gamma * origin.residual:
-            self.best = self._accepted(spot)
+        point = self._evaluate(proposal, (eta, origin.trail))
+        if point.residual <= self._backup.gamma * origin.residual:
+            self.best = self._accepted(point)
             self._refused = 0
         else:
             self._refused += 1
             self._wait = int(PATIENCE**self._refused)
 
-    def _plain_step(self, spot: _Spot) -> _Spot:
+    def _plain_step(self, point: Point) -> Point:
         self._wait -= 1
-        return self._evaluate(spot.point.image, (0.0, spot.trail))
+        return self._evaluate(point.image, (0.0, point.trail))
 
-    def _evaluate(self, value: Floats, trail: Trail) -> _Spot:
+    def _evaluate(self, value: Floats, trail: Trail) -> Point:
         self.ledger.applications += 1
-        point = self._backup(value)
+        point = self._backup(value, trail)
         self.residuals.append(point.residual)
-        return _Spot(point, trail)
+        return point
 
-    def _accepted(self, spot: _Spot) -> _Spot:
-        self._points = [*self._points, spot.point][-self._n_points :]
-        return spot
+    def _accepted(self, point: Point) -> Point:
+        self._points = [*self._points, point][-self._n_points :]
+        return point

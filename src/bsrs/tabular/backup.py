@@ -22,6 +22,10 @@ def is_large(mdp: MDP) -> bool:
     return bool(mdp.transitions.nnz >= LARGE)
 
 
+# The etas of the steps that led to a point, the last one first.
+Trail = tuple[float, "Trail"] | None
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """A value function, what the operator makes of it, and the range of the difference."""
@@ -30,6 +34,7 @@ class Point:
     image: Floats  # (S,) B value
     low: float
     high: float
+    trail: Trail = None
 
     @property
     def residual(self) -> float:
@@ -73,9 +78,9 @@ class Backup:
         """The MDP as the kernels want it."""
         return self.kernels.compact(self.mdp, self.dtype)
 
-    def __call__(self, value: Floats) -> Point:
+    def __call__(self, value: Floats, trail: Trail = None) -> Point:
         image = np.empty_like(value)
-        return Point(value, image, *self.apply(value, image))
+        return Point(value, image, *self.apply(value, image), trail)
 
     def apply(
         self, value: Floats, out: Floats, *, omega: float = 1.0, policy: Ints | None = None
