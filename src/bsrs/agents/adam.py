@@ -35,11 +35,13 @@ class Adam(torch.optim.Adam):
         """One step, given the gradients of every part, which are scaled to a norm of at most `max_norm` a network."""
         group = self.param_groups[0]
         private_torch.count_up_(self._view(0, len(self._rates))[-1])
+        settings = {"betas": group["betas"], "eps": group["eps"]}
         for start, stop, gradient in itertools.chain.from_iterable(itertools.starmap(self._split, gradients)):
             scale = _clip(gradient, max_norm) if max_norm < math.inf else None
             parameters, *memory = self._view(start, stop)
-            settings = {"learning_rate": self._rates[start], "betas": group["betas"], "eps": group["eps"]}
-            private_torch.adam_(parameters, gradient, *memory, **settings, scale=scale)
+            private_torch.adam_(
+                parameters, gradient, *memory, learning_rate=self._rates[start], **settings, scale=scale
+            )
 
     def _split(self, networks: slice, gradient: list[Tensor]) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Network by network where their learning rates differ."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bsrs.agents.networks import Gradients, Products, Weights
+from bsrs.agents.networks import Array, Gradients, Products, Weights
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ class PatchConv(Products):
         sparse_conv.convolve(self._spans, x.numpy(), self.rows[:, : self.stem].numpy(), features.numpy())
         return features
 
-    def stem_gradient(self, x: Tensor, features: Tensor, grad_features: Tensor, into: Tensor) -> None:
+    def stem_gradient(self, x: Array, features: Array, grad_features: Array, into: Array) -> None:
         from bsrs.agents import sparse_conv
 
-        sparse_conv.gradient(self._spans, *(each.numpy() for each in (x, features, grad_features, into)))
+        sparse_conv.gradient(self._spans, x, features, grad_features, into)
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in

@@ -15,17 +15,19 @@ import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bsrs.agents import private_torch
 from bsrs.agents.adam import LARGE
 
+Array: TypeAlias = NDArray[Any]
 # The (weight, bias) of each layer: (P, in, out) and (P, 1, out), or (in, out) and (out,) of one network.
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
 
@@ -134,26 +136,31 @@ class CompiledTape:
         return CompiledTape(self.output[:, :rows], self._network, x, features, self._hidden, self._all_rows)
 
     def gradients(self, grad_output: Tensor) -> Gradients:
-        network, (into, _) = self._network, self._network.gradient
-        for i in range(network.networks):
-            grad_features = self._backward(i, grad_output[i], into[0, network.stem :], wanted=network.stem > 0)
-            if network.stem:
-                network.stem_gradient(self._x[i], self._features[i], grad_features, into[0, : network.stem])
-            yield slice(i, i + 1), [into]
+        network, (numbers, _) = self._network, self._network.gradient
+        x, features, into, stem = self._x.numpy(), self._features.numpy(), numbers[0].numpy(), network.stem
+        grad = torch.empty(features.shape[1:] if stem else (0, 0)).numpy()
+        for i, _ in self._backward(grad_output, into[stem:], itertools.repeat(grad)):
+            if stem:
+                network.stem_gradient(x[i], features[i], grad, into[:stem])
+            yield slice(i, i + 1), [numbers]
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
-        nothing = grad_output.new_empty(0)
-        return torch.stack([self._backward(i, each, nothing, wanted=True) for i, each in enumerate(grad_output)])
+        found = torch.empty(len(grad_output), *self._features.shape[1:])
+        for _ in self._backward(grad_output, np.empty(0, np.float32), found.numpy()):
+            pass
+        return found
 
-    def _backward(self, i: int, grad_output: Tensor, into: Tensor, *, wanted: bool) -> Tensor:
-        """Network i's gradients into `into`; that of its features, where it is `wanted`."""
+    def _backward(self, grad_output: Tensor, into: Array, grads: Iterable[Array]) -> Iterator[tuple[int, Array]]:
+        """Network by network: the gradients of its numbers are in `into`, those of its features in its `grads`."""
         from bsrs.agents import compiled
 
-        network, features = self._network, self._features[i * len(self._features) // self._network.networks].numpy()
-        grad, row = torch.empty(features.shape if wanted else (0, 0)), network.rows[i, network.stem :].numpy()
-        passed = features, self._hidden[i].numpy(), self._all_rows, row, network.sizes, grad_output.contiguous().numpy()
-        compiled.backward(private_torch.sgemm(), *passed, into.numpy(), grad.numpy())
-        return grad
+        network, features, grad_output = self._network, self._features.numpy(), grad_output.contiguous()
+        rows, each = network.rows.numpy()[:, network.stem :], network.networks // len(features)
+        arrays = zip(rows, self._hidden.numpy(), grad_output.numpy(), grads, strict=False)
+        for i, (row, hidden, of_output, grad) in enumerate(arrays):
+            given = features[i // each], hidden, self._all_rows, row, network.sizes, of_output
+            compiled.backward(private_torch.sgemm(), *given, into, grad)
+            yield i, grad
 
 
 class Products(ABC):
@@ -236,7 +243,7 @@ class Products(ABC):
         """What a convolution makes of (P, B, in), where there is one."""
         raise NotImplementedError
 
-    def stem_gradient(self, x: Tensor, features: Tensor, grad_features: Tensor, into: Tensor) -> None:
+    def stem_gradient(self, x: Array, features: Array, grad_features: Array, into: Array) -> None:
         """Of its numbers, for one network."""
         raise NotImplementedError
 

@@ -56,11 +56,11 @@ def count_up_(steps: Sequence[Tensor]) -> None:
 
 
 def adam_(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    exp_avg: Sequence[Tensor],
-    exp_avg_sq: Sequence[Tensor],
-    steps: Sequence[Tensor],
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    exp_avg: list[Tensor],
+    exp_avg_sq: list[Tensor],
+    steps: list[Tensor],
     *,
     learning_rate: float | Tensor,
     betas: tuple[float, float],
@@ -74,12 +74,12 @@ def adam_(
     """
     torch.set_flush_denormal(True)
     torch._fused_adam_(
-        list(parameters),
-        list(gradients),
-        list(exp_avg),
-        list(exp_avg_sq),
+        parameters,
+        gradients,
+        exp_avg,
+        exp_avg_sq,
         [],
-        list(steps),
+        steps,
         lr=learning_rate,
         beta1=betas[0],
         beta2=betas[1],
