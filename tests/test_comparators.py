@@ -293,7 +293,7 @@ def test_what_a_comparator_remembers_is_in_the_checkpoint(name: str) -> None:
     agent, again = dqn({"comparator": name}), dqn({"comparator": name, "seed": 3})
     for seed in range(3):
         agent.gradient_step(batch("dqn", 1, seed), 1)
-    agent.population.observe(transition(), np.zeros((1, 1), int))
+    agent.population.observe(transition())
     again.load_state(0, agent.state(0))
     for each in (agent, again):
         each.gradient_step(batch("dqn", 1, 9), 1)

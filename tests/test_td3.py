@@ -191,8 +191,8 @@ def test_random_actions_fill_the_range_until_learning_starts() -> None:
 
 
 def test_gradient_steps_follow_the_env_steps() -> None:
-    assert trained(config(n_envs=3, learning_starts=9), steps=5).updates == 6
-    assert trained(config(train_freq=4, gradient_steps=1), steps=9).updates == 2
+    assert trained(config(n_envs=3, learning_starts=9), steps=5).population.updates == 6
+    assert trained(config(train_freq=4, gradient_steps=1), steps=9).population.updates == 2
 
 
 # ---- time limits
@@ -220,7 +220,7 @@ def test_a_fall_is_an_end() -> None:
 def test_mujoco_envs_train(env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings where it is
     agent = trained(preset("td3", "mujoco", env=env, eta=1.0, **SMALL, learning_starts=3), steps=6)
-    assert agent.updates == 3
+    assert agent.population.updates == 3
 
 
 # ---- checkpoints

@@ -7,7 +7,7 @@ can be taken out and put back by itself, so that a member's checkpoint is that o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy.typing as npt
 import torch
@@ -15,8 +15,7 @@ import torch
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """One step of every env of every member; the leading axes are P members and n envs."""
 
     obs: Array  # (P, n, *obs)

@@ -78,13 +78,12 @@ class Comparators:
             for name in dict.fromkeys(names)
             if name not in ("none", "popart")
         }
+        self.any = bool(self._is)
+        """Whether any member learns by one."""
         self._alpha = torch.tensor([[config.comparator_alpha] for config in configs], device=device)  # (P, 1)
         self._gamma = configs[0].gamma
         self._rewards = AverageReward(len(configs), device)
         self.stacks = {"centering": Stack(self._rewards, len(configs))} if self.has("centering") else {}
-
-    def __bool__(self) -> bool:
-        return bool(self._is)
 
     def has(self, *names: str) -> bool:
         """Whether any member learns by one of these."""

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bsrs.agents import private_torch, targets
-from bsrs.agents.agent import Array, Finding, State, Transition, times_due
+from bsrs.agents.agent import Array, times_due
 from bsrs.agents.comparators import MUNCHAUSEN_TEMPERATURE, Comparators, Ingredients
 from bsrs.agents.heads import Heads
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
@@ -65,6 +65,7 @@ class DQNAgent:
         self._comparators = Comparators(configs, self.device)
         doubles = [config.double for config in configs]
         self._double = torch.tensor(doubles, device=self.device).unsqueeze(1) if any(doubles) else None  # (P, 1)
+        self._asks_next = any(doubles) or self._comparators.has("minto")
         self.population = Population(
             configs,
             spec,
@@ -76,7 +77,7 @@ class DQNAgent:
             device=self.device,
         )
         self._td = MemberTargets(configs, self.population.shaper, self.device)
-        self._stacks = {
+        self._stacks = self.population.stacks = {
             "policy": Stack.trained(self.online, [learning_rate(config) for config in configs]),
             "target": Stack(self.target, self.members, copy_of="policy"),
             **self._comparators.stacks,
@@ -84,6 +85,11 @@ class DQNAgent:
         }
         self.optimizer = self._stacks["policy"].adam
         self._intervals = [target_interval(config, config.target_update_interval) for config in configs]
+        self.observe = self.population.observe
+        # Records and checkpoints are the population's.
+        self.metrics, self.findings = self.population.metrics, self.population.diagnostics.findings
+        self.policy, self.load_policy = self.population.policy, self.population.load_policy
+        self.state, self.load_state = self.population.state, self.population.load_state
 
     # ---- acting
 
@@ -114,11 +120,9 @@ class DQNAgent:
 
     # ---- learning
 
-    def observe(self, transition: Transition) -> None:
-        self.population.observe(transition, transition.action)
-
     def update(self, step: int) -> None:
-        self.population.review(step, self.config.target_update_interval, self._both_values)
+        if self.population.reviews:
+            self.population.review(step, self.config.target_update_interval, self._both_values)
         self._copy_into_target(step)
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
@@ -146,8 +150,10 @@ class DQNAgent:
         tape, passes = self._passes(batch, step)
         q, q_chosen = passes.q, targets.chosen(passes.q, batch.action)  # (P, B, A), (P, B)
         target, shaping_term = self._target(batch, passes, step)  # (P, B), (P, B)
-        self._heads.learn(target, self.online, self.target)
-        self._comparators.learn(target - q_chosen)
+        if self._heads.stacks:
+            self._heads.learn(target, self.online, self.target)
+        if self._comparators.any:
+            self._comparators.learn(target - q_chosen)
         # Of the mean Huber loss.
         grad_chosen = self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
         grad_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), grad_chosen.unsqueeze(-1))  # (P, B, A)
@@ -160,7 +166,7 @@ class DQNAgent:
         Where passes are matrix products, the online network takes s and s' at once.
         """
         shaped = self._td.shaper.is_active(step)
-        asked = self._double is not None or self._comparators.has("minto") or (shaped and self._td.asks_online)
+        asked = self._asks_next or (shaped and self._td.asks_online)
         next_output, heads = None, self._heads.q
         if isinstance(self.online, StackedConv):
             tape: Tape | ConvTape = self.online.record(batch.obs)
@@ -183,7 +189,7 @@ class DQNAgent:
         next_target = bootstrap = targets.value_of(next_q_target, config.temperature)  # (P, B)
         if self._double is not None and next_q is not None:
             bootstrap = torch.where(self._double, targets.double_value(next_q, next_q_target), bootstrap)
-        if self._comparators:
+        if self._comparators.any:
             given = self._ingredients(batch, next_q_target, next_q)
             batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if not td.shaper.is_active(step):
@@ -220,26 +226,6 @@ class DQNAgent:
         """Observations as the network takes them: float, bytes of brightness scaled to 0..1."""
         inputs = obs.to(self.device, torch.float32)  # (P, B, *obs)
         return inputs.mul_(self._obs_factor) if self._obs_factor != 1 else inputs
-
-    # ---- records and checkpoints
-
-    def metrics(self) -> list[dict[str, float]]:
-        return self.population.metrics()
-
-    def findings(self) -> list[Finding | None]:
-        return self.population.diagnostics.findings()
-
-    def policy(self, member: int) -> State:
-        return self.population.model(member, self._stacks)
-
-    def load_policy(self, member: int, state: State) -> None:
-        self.population.load_model(member, state, self._stacks)
-
-    def state(self, member: int) -> State:
-        return self.population.state(member, self._stacks)
-
-    def load_state(self, member: int, state: State) -> None:
-        self.population.load_state(member, state, self._stacks)
 
 
 def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor) -> tuple[Tensor, ...]:

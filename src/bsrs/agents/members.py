@@ -66,12 +66,8 @@ def polyak_tau(config: OffPolicyConfig, tau: float) -> float:
 
 def transition_discount(batch: Batch, gamma: float) -> Tensor:
     """What V(s') counts, (P, B): gamma for each step of the transition, and zero after a true end."""
-    discount: Tensor = _steps_discount(batch, gamma) * (batch.terminated == 0)
+    discount: Tensor = (gamma if batch.steps is None else gamma**batch.steps) * (batch.terminated == 0)
     return discount
-
-
-def _steps_discount(batch: Batch, gamma: float) -> Tensor | float:
-    return gamma if batch.steps is None else gamma**batch.steps
 
 
 class Values(NamedTuple):
@@ -109,7 +105,8 @@ class MemberTargets:
 
     def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
-        target = targets.td_target(self._reward(batch), bootstrap, transition_discount(batch, self._gamma))
+        reward = batch.reward if self._reward_scale is None else batch.reward * self._reward_scale
+        target = targets.td_target(reward, bootstrap, transition_discount(batch, self._gamma))
         return target, self._zero.expand_as(target)
 
     def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:
@@ -117,8 +114,11 @@ class MemberTargets:
 
         `bootstrap` is Vt(s') as plain learning takes it, `q` the Q(s, a) that learns: needed where `partial`.
         """
-        reward, discount = self._reward(batch), transition_discount(batch, self._gamma)
-        potential_discount = _steps_discount(batch, self._gamma) if self._keeps_terminal else discount
+        reward = batch.reward if self._reward_scale is None else batch.reward * self._reward_scale
+        discount = transition_discount(batch, self._gamma)
+        potential_discount: Tensor | float = discount
+        if self._keeps_terminal:
+            potential_discount = self._gamma if batch.steps is None else self._gamma**batch.steps
         value, next_value = self._ends(values, bootstrap, step)
         if self.partial:
             given = {"reward": reward, "bootstrap": bootstrap, "discount": discount}
@@ -139,12 +139,9 @@ class MemberTargets:
             )
             target = targets.td_target(shaped, bootstrap, discount)
             added = shaped - reward
-        self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
+        if self.shaper.learns:
+            self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)
         return target, added
-
-    def _reward(self, batch: Batch) -> Tensor:
-        reward: Tensor = batch.reward
-        return reward if self._reward_scale is None else reward * self._reward_scale
 
     def _partly_shaped(
         self, batch: Batch, q: Tensor, value: Tensor, next_value: Tensor, step: int, **given: Tensor

@@ -16,7 +16,7 @@ from torch import Tensor
 from bsrs.agents.agent import Array, State, Transition, times_due
 from bsrs.agents.diagnostics import Diagnostics
 from bsrs.agents.members import shaper_eta
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep
+from bsrs.agents.replay import Batch, NStep
 from bsrs.agents.replays import Replays
 from bsrs.agents.returns import WINDOW, RecentReturns
 from bsrs.agents.stack import Stack
@@ -66,13 +66,18 @@ class Population:
         self.diagnostics = Diagnostics(measures, measure, self.size, config.gamma, device)
         self._drawn = Batch.empty(spec, self.size, config.batch_size)
         self._tensors = Batch(*map(torch.from_numpy, self._drawn.transitions))  # in the same memory
+        self.stacks: Mapping[str, Stack] = {}
+        """The agent's networks, `policy` among them: set by the agent, kept in checkpoints."""
+        self.updates = 0
+        """Gradient steps so far, where the algorithm counts them."""
+        self.reviews = any(self.shaper.reviews_returns)
         self._step = 0
 
-    def observe(self, transition: Transition, action: Array) -> None:
-        """Store one vector step; `action` is as the networks have it."""
+    def observe(self, transition: Transition) -> None:
+        """Store one vector step in the members' replays; its actions are as the networks have them."""
         self.diagnostics.see_rewards(transition.reward)
-        t = transition
-        self.replays.add(t.obs, action, t.reward, t.next_obs, t.terminated, t.truncated)
+        for member, replay in enumerate(self.replays):
+            replay.add(*(array[member] for array in transition))
 
     def gradient_steps_due(self, step: int) -> int:
         """How many gradient steps to take now that `step` transitions have been seen."""
@@ -107,14 +112,18 @@ class Population:
         `values` has V of the online and of the target network for states (P, N, *obs).
         """
         wanted, config = self.shaper.reviews_returns, self.config
-        due = step > config.learning_starts and times_due(step, config.n_envs, max(round(period), 1))
-        if not due or not any(wanted):
+        if step <= config.learning_starts or not times_due(step, config.n_envs, max(round(period), 1)):
             return
         recent = [
             RecentReturns(replay.latest(WINDOW) if want else [], config.gamma)
             for replay, want in zip(self.replays, wanted, strict=True)
         ]
-        obs = padded([_states(replay, each) for replay, each in zip(self.replays, recent, strict=True)])
+        obs = padded(
+            [  # the states, and after them the ends: (N + episodes, *obs)
+                np.concatenate((replay.take(each.states).obs, replay.take(each.ends).next_obs))
+                for replay, each in zip(self.replays, recent, strict=True)
+            ]
+        )
         if obs.shape[1]:
             value, target_value = (v.double().cpu().numpy() for v in values(self.tensor(obs)))
             for member in np.flatnonzero(wanted).tolist():
@@ -128,10 +137,10 @@ class Population:
         named = [(mean, {"eta": eta} if share is None else {"eta": eta, "share": share}) for mean, eta, share in each]
         return [{**mean, **in_force} if mean else {} for mean, in_force in named]
 
-    def state(self, member: int, stacks: Mapping[str, Stack]) -> State:
+    def state(self, member: int) -> State:
         """Everything of one member, its networks included."""
-        state = State()
-        for name, stack in stacks.items():
+        state = State(info={"updates": self.updates})
+        for name, stack in self.stacks.items():
             state.add(name, stack.weights(member))
             if stack.optimizer is not None:
                 state.add(_adam_name(name), stack.adam_state(member))
@@ -143,9 +152,9 @@ class Population:
         state.info["shaping"] = self.shaper.state(member)
         return state
 
-    def load_state(self, member: int, state: State, stacks: Mapping[str, Stack]) -> None:
+    def load_state(self, member: int, state: State) -> None:
         """What `state` took out, put back."""
-        for name, stack in stacks.items():
+        for name, stack in self.stacks.items():
             stack.load_weights(member, state.part(name))
             if stack.optimizer is not None:
                 stack.load_adam_state(member, state.part(_adam_name(name)))
@@ -154,19 +163,20 @@ class Population:
         for name, streams in self.streams.items():
             streams[member].bit_generator.state = state.info[name]
         self.diagnostics.load_state(member, state.part("diagnostics"))
-        if "shaping" in state.info:  # checkpoints of older versions have none
+        self.updates = state.info.get("updates", 0)  # checkpoints of older versions lack this or that
+        if "shaping" in state.info:
             self.shaper.load_state(state.info["shaping"], member)
 
-    def model(self, member: int, stacks: Mapping[str, Stack]) -> State:
+    def policy(self, member: int) -> State:
         """What was trained of one member: the policy's weights, and those of other networks as `critics/...`."""
-        trained = {name: stack.weights(member) for name, stack in stacks.items() if not stack.copy_of}
+        trained = {name: stack.weights(member) for name, stack in self.stacks.items() if not stack.copy_of}
         return State(
             {_model_name(name) + key: tensor for name, part in trained.items() for key, tensor in part.tensors.items()}
         )
 
-    def load_model(self, member: int, state: State, stacks: Mapping[str, Stack]) -> None:
-        """What `model` took out, put back, also into the target networks. A policy without its critics will do."""
-        for name, stack in stacks.items():
+    def load_policy(self, member: int, state: State) -> None:
+        """What `policy` took out, put back, also into the target networks. A policy without its critics will do."""
+        for name, stack in self.stacks.items():
             prefix = _model_name(stack.copy_of or name)
             named = {
                 key.removeprefix(prefix): tensor for key, tensor in state.tensors.items() if key.startswith(prefix)
@@ -178,11 +188,6 @@ class Population:
 
 def _model_name(name: str) -> str:
     return "" if name == "policy" else f"{name}/"
-
-
-def _states(replay: ArrayReplay | FrameReplay, recent: RecentReturns) -> Array:
-    """The observations of the states, and after them those of the ends: (N + episodes, *obs)."""
-    return np.concatenate((replay.take(recent.states).obs, replay.take(recent.ends).next_obs))
 
 
 def _adam_name(name: str) -> str:

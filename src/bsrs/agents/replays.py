@@ -42,11 +42,6 @@ class Replays:
     def __iter__(self) -> Iterator[ArrayReplay | FrameReplay]:
         return iter(self._each)
 
-    def add(self, *step: NDArray[Any]) -> None:
-        """One step of n envs of every member: what a replay's own `add` takes, (P, n, ...) each."""
-        for member, replay in enumerate(self._each):
-            replay.add(*(array[member] for array in step))
-
     def sample(self, rngs: Sequence[Generator], out: Batch) -> Batch:
         """A batch of every replay, drawn from the member's own stream into its part of `out`, which is (P, B)."""
         members, batch_size = out.reward.shape

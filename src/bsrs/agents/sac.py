@@ -26,7 +26,7 @@ from bsrs.agents.actor_critic import (
     q_values,
     replayed_values,
 )
-from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.agent import Array, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import Gradients, StackedMLP, Tape, Weights
@@ -100,7 +100,7 @@ class SACAgent:
         self._comparators = Comparators(configs, self.device)
         self._polyak_update = PolyakUpdate(configs, self.device)
         rates = [learning_rate(c) for c in configs]
-        self._stacks = {
+        self._stacks = self.population.stacks = {
             "policy": Stack.trained(self.actor, rates),
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
@@ -109,6 +109,10 @@ class SACAgent:
             **self._comparators.stacks,
         }
         self._target_entropy = -float(self.actions.size) if config.target_entropy is None else config.target_entropy
+        # Records and checkpoints are the population's.
+        self.metrics, self.findings = self.population.metrics, self.population.diagnostics.findings
+        self.policy, self.load_policy = self.population.policy, self.population.load_policy
+        self.state, self.load_state = self.population.state, self.population.load_state
 
     # ---- acting
 
@@ -141,12 +145,13 @@ class SACAgent:
     # ---- learning
 
     def observe(self, transition: Transition) -> None:
-        self.population.observe(transition, self.actions.from_env(transition.action))
+        self.population.observe(transition._replace(action=self.actions.from_env(transition.action)))
 
     def update(self, step: int) -> None:
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
-        self.population.review(step, 1 / self.config.tau, self._both_values)
+        if self.population.reviews:
+            self.population.review(step, 1 / self.config.tau, self._both_values)
 
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
@@ -195,7 +200,7 @@ class SACAgent:
         following = self.sampled(batch.next_obs, batch.noise[:, 1])
         next_q = min_over_critics(q_values(self.target_critics, batch.next_obs, following.action))  # (P, B)
         bootstrap = next_q - alpha * following.log_prob
-        if self._comparators:
+        if self._comparators.any:
             given = self._ingredients(batch, current, following, alpha, next_q)
             batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if self._td.shaper.is_active(step):
@@ -204,7 +209,8 @@ class SACAgent:
         else:
             target, term = self._td.plain(batch, bootstrap)
         target = target if target.ndim == 3 else target.unsqueeze(1)
-        self._comparators.learn(target - q)
+        if self._comparators.any:
+            self._comparators.learn(target - q)
         grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
         self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
@@ -254,26 +260,6 @@ class SACAgent:
         action = self.mean_action(self.actor, obs)
         online, target = (q_values(critics, obs, action) for critics in (self.critics, self.target_critics))
         return min_over_critics(online), min_over_critics(target)
-
-    # ---- records and checkpoints
-
-    def metrics(self) -> list[dict[str, float]]:
-        return self.population.metrics()
-
-    def findings(self) -> list[Finding | None]:
-        return self.population.diagnostics.findings()
-
-    def policy(self, member: int) -> State:
-        return self.population.model(member, self._stacks)
-
-    def load_policy(self, member: int, state: State) -> None:
-        self.population.load_model(member, state, self._stacks)
-
-    def state(self, member: int) -> State:
-        return self.population.state(member, self._stacks)
-
-    def load_state(self, member: int, state: State) -> None:
-        self.population.load_state(member, state, self._stacks)
 
 
 def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:

@@ -26,7 +26,7 @@ from bsrs.agents.actor_critic import (
     q_values,
     replayed_values,
 )
-from bsrs.agents.agent import Array, Finding, State, Transition
+from bsrs.agents.agent import Array, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
 from bsrs.agents.networks import StackedMLP, Tape
@@ -75,7 +75,7 @@ class TD3Agent:
         self._comparators = Comparators(configs, self.device)
         self._polyak_update = PolyakUpdate(configs, self.device)
         rates = [learning_rate(c) for c in configs]
-        self._stacks = {
+        self._stacks = self.population.stacks = {
             "policy": Stack.trained(self.actor, rates),
             "critics": Stack.trained(self.critics, rates, config.n_critics),
             "target_critics": Stack(self.target_critics, self.members, config.n_critics, copy_of="critics"),
@@ -84,7 +84,10 @@ class TD3Agent:
             **self._comparators.stacks,
         }
         self.actor_optimizer, self.critic_optimizer = self._stacks["policy"].adam, self._stacks["critics"].adam
-        self.updates = 0
+        # Records and checkpoints are the population's.
+        self.metrics, self.findings = self.population.metrics, self.population.diagnostics.findings
+        self.policy, self.load_policy = self.population.policy, self.population.load_policy
+        self.state, self.load_state = self.population.state, self.population.load_state
 
     # ---- acting
 
@@ -115,12 +118,13 @@ class TD3Agent:
     # ---- learning
 
     def observe(self, transition: Transition) -> None:
-        self.population.observe(transition, self.actions.from_env(transition.action))
+        self.population.observe(transition._replace(action=self.actions.from_env(transition.action)))
 
     def update(self, step: int) -> None:
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
-        self.population.review(step, 1 / self.config.tau, self._both_values)
+        if self.population.reviews:
+            self.population.review(step, 1 / self.config.tau, self._both_values)
 
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
@@ -130,8 +134,8 @@ class TD3Agent:
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One update of the critics, and of the actor and the targets if they are due."""
-        self.updates += 1
-        actor_due = self.updates % self.config.policy_delay == 0
+        self.population.updates += 1
+        actor_due = self.population.updates % self.config.policy_delay == 0
         shaped = self._td.shaper.is_active(step)
         policy = None
         if actor_due or (shaped and self.config.potential == "policy"):
@@ -153,7 +157,7 @@ class TD3Agent:
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         next_action = self.smoothed_action(batch)  # (P, B, A)
         bootstrap = min_over_critics(q_values(self.target_critics, batch.next_obs, next_action))  # (P, B)
-        if self._comparators:
+        if self._comparators.any:
             batch, bootstrap = self._comparators.apply(
                 batch, bootstrap, self._ingredients(batch, next_action, bootstrap)
             )
@@ -163,7 +167,8 @@ class TD3Agent:
         else:
             target, term = self._td.plain(batch, bootstrap)
         target = target if target.ndim == 3 else target.unsqueeze(1)
-        self._comparators.learn(target - q)
+        if self._comparators.any:
+            self._comparators.learn(target - q)
         grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
         self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
@@ -208,29 +213,6 @@ class TD3Agent:
         pairs = (self.critics, self.actor), (self.target_critics, self.target_actor)
         online, target = (q_values(critics, obs, mean_action(actor, obs)) for critics, actor in pairs)
         return min_over_critics(online), min_over_critics(target)
-
-    # ---- records and checkpoints
-
-    def metrics(self) -> list[dict[str, float]]:
-        return self.population.metrics()
-
-    def findings(self) -> list[Finding | None]:
-        return self.population.diagnostics.findings()
-
-    def policy(self, member: int) -> State:
-        return self.population.model(member, self._stacks)
-
-    def load_policy(self, member: int, state: State) -> None:
-        self.population.load_model(member, state, self._stacks)
-
-    def state(self, member: int) -> State:
-        state = self.population.state(member, self._stacks)
-        state.info["updates"] = self.updates
-        return state
-
-    def load_state(self, member: int, state: State) -> None:
-        self.population.load_state(member, state, self._stacks)
-        self.updates = state.info["updates"]
 
 
 def _measure(value: Tensor, q: Tensor, target: Tensor, shaping: Tensor) -> tuple[Tensor, ...]:
