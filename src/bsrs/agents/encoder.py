@@ -49,16 +49,14 @@ class Encoder:
 
     def encode(self, batch: Batch) -> Batch:
         """The batch with features in place of images; remembered until `learn`."""
-        if self.network is None:
-            return batch
+        assert self.network is not None
         self._tape = self.network.record(batch.obs.float() * self._factor)
         with torch.no_grad():
             return batch._replace(obs=self._tape.output, next_obs=self.features(batch.next_obs))
 
     def learn(self, critics: Tape, grad_q: Tensor, stacks: dict[str, Stack]) -> None:
         """One step on the critics' loss: `critics` is their pass over the encoded batch, (P * n, B, 1)."""
-        if self._tape is None:
-            return
+        assert self._tape is not None
         grad_input = critics.input_gradient(grad_q)[..., : self.size]  # (P * n, B, O)
         members, rows, _ = self._tape.output.shape
         with torch.inference_mode(False), torch.no_grad():

@@ -91,17 +91,15 @@ class Population:
         """A batch of every member's replay, drawn from its own stream, as tensors of the replay's types."""
         steps = self.replays.sample(self.streams["batches"], self._drawn).steps
         batch = self._tensors if steps is None else self._tensors._replace(steps=torch.from_numpy(steps))
-        return batch if self.device.type == "cpu" else Batch(*(None if x is None else self._sent(x) for x in batch))
+        return batch if self.device.type == "cpu" else Batch(*(None if x is None else self.sent(x) for x in batch))
 
     def noise(self, name: str, *shape: int) -> Tensor:
         """Standard normal noise of each member's stream `name`: (P, *shape)."""
-        return self.tensor(stacked([rng.standard_normal(shape, np.float32) for rng in self.streams[name]]))
+        each = [rng.standard_normal(shape, np.float32) for rng in self.streams[name]]
+        return self.sent(torch.from_numpy(stacked(each)))
 
-    def tensor(self, array: Array) -> Tensor:
-        """An array on the device."""
-        return self._sent(torch.from_numpy(array))
-
-    def _sent(self, tensor: Tensor) -> Tensor:
+    def sent(self, tensor: Tensor) -> Tensor:
+        """On the device."""
         if self.device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
@@ -125,7 +123,7 @@ class Population:
             ]
         )
         if obs.shape[1]:
-            value, target_value = (v.double().cpu().numpy() for v in values(self.tensor(obs)))
+            value, target_value = (v.double().cpu().numpy() for v in values(self.sent(torch.from_numpy(obs))))
             for member in np.flatnonzero(wanted).tolist():
                 returned = recent[member].judged(step, value[member], target_value[member])
                 self.shaper.review(returned, member)

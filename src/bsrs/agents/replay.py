@@ -20,6 +20,7 @@ from bsrs.envs.spec import EnvSpec
 from bsrs.errors import BadInput
 
 Arrays = dict[str, NDArray[Any]]
+EMPTY = "a batch was asked of an empty replay; expected transitions to be added first"
 
 
 class Batch(NamedTuple):
@@ -114,7 +115,8 @@ class ArrayReplay:
 
     def sample(self, batch_size: int, rng: Generator, out: Batch | None = None) -> Batch:
         """Transitions drawn uniformly, with replacement."""
-        refuse_empty(self)
+        if not len(self):
+            raise BadInput(EMPTY)
         out = self._out = out or _batch_of(self._out, self._spec, batch_size)
         return self.take(rng.integers(0, len(self), batch_size), out)
 
@@ -296,7 +298,8 @@ class FrameReplay:
 
     def _draw(self, batch_size: int, rng: Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where transitions start: used slots of all envs drawn alike, and again where none starts."""
-        refuse_empty(self)
+        if not len(self):
+            raise BadInput(EMPTY)
         used = min(max(self._end), self._n_slots)  # slots that some env has written to
         drawn = rng.integers(0, self._n * used, batch_size)
         while (missing := ~self._slots.starts[divmod(drawn, used)]).any():
@@ -325,11 +328,6 @@ def take_rows(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) 
 def _batch_of(batch: Batch, spec: EnvSpec, batch_size: int) -> Batch:
     """The same arrays again, if they are of that size."""
     return batch if len(batch.reward) == batch_size else Batch.empty(spec, batch_size)
-
-
-def refuse_empty(replay: ArrayReplay | FrameReplay) -> None:
-    if len(replay) == 0:
-        raise BadInput("a batch was asked of an empty replay; expected transitions to be added first")
 
 
 def _restore(arrays: Arrays, saved: Arrays) -> None:

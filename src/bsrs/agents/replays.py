@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bsrs.agents.replay import ArrayReplay, Batch, FrameReplay, NStep, refuse_empty, take_rows
+from bsrs.agents.replay import EMPTY, ArrayReplay, Batch, FrameReplay, NStep, take_rows
 from bsrs.envs.spec import EnvSpec
 from bsrs.errors import BadInput
 
@@ -49,8 +49,8 @@ class Replays:
             for member, (replay, rng) in enumerate(zip(self._each, rngs, strict=True)):
                 replay.sample(batch_size, rng, out=out.of(member))
             return out
-        for replay in self._each:
-            refuse_empty(replay)
+        if not min(map(len, self._each)):
+            raise BadInput(EMPTY)
         rows = np.concatenate(
             [
                 rng.integers(0, len(replay), batch_size) + member * replay.capacity

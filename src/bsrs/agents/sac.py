@@ -130,7 +130,7 @@ class SACAgent:
         return self.actions.to_env(self.mean_action(self.actor, self._features(obs)).cpu().numpy())
 
     def _features(self, obs: Array) -> Tensor:
-        return self.encoder.features(self.population.tensor(obs))
+        return self.encoder.features(self.population.sent(torch.from_numpy(obs)))
 
     def mean_action(self, actor: StackedMLP, obs: Tensor) -> Tensor:
         """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
@@ -139,7 +139,7 @@ class SACAgent:
     @torch.inference_mode()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
-        inside = self.population.tensor(self.actions.from_env(action))
+        inside = self.population.sent(torch.from_numpy(self.actions.from_env(action)))
         return q_values(self.critics, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
@@ -156,7 +156,8 @@ class SACAgent:
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
         noise = self.population.noise("noise", 2, self.config.batch_size, self.actions.size)
-        return self.encoder.encode(self.population.draw()._replace(noise=noise))
+        batch = self.population.draw()._replace(noise=noise)
+        return batch if self.encoder.network is None else self.encoder.encode(batch)
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
@@ -212,7 +213,8 @@ class SACAgent:
         if self._comparators.any:
             self._comparators.learn(target - q)
         grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
-        self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
+        if self.encoder.network is not None:
+            self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 

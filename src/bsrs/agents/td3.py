@@ -107,12 +107,12 @@ class TD3Agent:
         return self.actions.to_env(mean_action(self.actor, self._features(obs)).cpu().numpy())
 
     def _features(self, obs: Array) -> Tensor:
-        return self.encoder.features(self.population.tensor(obs))
+        return self.encoder.features(self.population.sent(torch.from_numpy(obs)))
 
     @torch.inference_mode()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
-        inside = self.population.tensor(self.actions.from_env(action))
+        inside = self.population.sent(torch.from_numpy(self.actions.from_env(action)))
         return q_values(self.critics, self._features(obs), inside).cpu().numpy()
 
     # ---- learning
@@ -129,7 +129,8 @@ class TD3Agent:
     def sample(self) -> Batch:
         """A batch of every member's replay and its noise, drawn from the member's own streams."""
         noise = self.population.noise("noise", 1, self.config.batch_size, self.actions.size)
-        return self.encoder.encode(self.population.draw()._replace(noise=noise))
+        batch = self.population.draw()._replace(noise=noise)
+        return batch if self.encoder.network is None else self.encoder.encode(batch)
 
     @torch.inference_mode()
     def gradient_step(self, batch: Batch, step: int) -> None:
@@ -170,7 +171,8 @@ class TD3Agent:
         if self._comparators.any:
             self._comparators.learn(target - q)
         grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
-        self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
+        if self.encoder.network is not None:
+            self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
         self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
