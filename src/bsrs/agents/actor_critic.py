@@ -76,7 +76,7 @@ class Networks:
         )
         each = [g for g in generators(seeds, "init", "critics") for _ in range(configs[0].n_critics)]
         self.critics = StackedMLP((n_obs + n_actions, *hidden, 1), each, device=device)
-        self.target_critics = frozen_copy(self.critics)
+        self.target_critics = copy.deepcopy(self.critics)
 
 
 class PolyakUpdate:
@@ -93,30 +93,23 @@ class PolyakUpdate:
         numbers.lerp_(online.weights.numbers, taus)
 
 
-def potentials(
-    configs: Sequence[ActorCriticConfig], networks: Networks, mean_action: Callable[[StackedMLP, Tensor], Tensor]
-) -> list[Potential]:
-    """Each member's potential."""
+def member_potential(
+    member: int, config: ActorCriticConfig, networks: Networks, mean_action: Callable[[StackedMLP, Tensor], Tensor]
+) -> Potential:
+    """One member's potential."""
+    if config.potential == "random":
+        return RandomDynamic(config.seed, config.random_period)
+    if config.potential != "static":
+        return Bootstrapped()
+    n = config.n_critics
+    actor = copy.deepcopy(networks.actor).part(slice(member, member + 1))
+    critics = copy.deepcopy(networks.critics).part(slice(member * n, (member + 1) * n))
 
-    def untrained(member: int, n: int) -> Static:
-        actor = frozen_copy(networks.actor).part(slice(member, member + 1))
-        critics = frozen_copy(networks.critics).part(slice(member * n, (member + 1) * n))
+    def untrained_value(obs: Tensor) -> Tensor:
+        batch = obs.reshape(1, -1, obs.shape[-1])
+        return min_over_critics(q_values(critics, batch, mean_action(actor, batch))).reshape(obs.shape[:-1])
 
-        def value(obs: Tensor) -> Tensor:
-            batch = obs.reshape(1, -1, obs.shape[-1])
-            return min_over_critics(q_values(critics, batch, mean_action(actor, batch))).reshape(obs.shape[:-1])
-
-        return Static(value)
-
-    found: list[Potential] = []
-    for member, config in enumerate(configs):
-        if config.potential == "static":
-            found.append(untrained(member, config.n_critics))
-        elif config.potential == "random":
-            found.append(RandomDynamic(config.seed, config.random_period))
-        else:
-            found.append(Bootstrapped())
-    return found
+    return Static(untrained_value)
 
 
 def policy_values(
@@ -169,8 +162,3 @@ def ingredients(
     if comparators.has("minto"):
         least = torch.minimum(next_q, min_over_critics(q_values(networks.critics, batch.next_obs, next_action)))
     return Ingredients(advantage=gap, repeated=repeated, least=least)
-
-
-def frozen_copy(network: StackedMLP) -> StackedMLP:
-    """A network of its own with the same weights."""
-    return copy.deepcopy(network)

@@ -72,7 +72,7 @@ class DQNAgent:
             streams=("exploration", "batches"),
             measures=("loss", "value", "advantage", "shaping"),
             measure=_measure,
-            potentials=_potentials(configs, spec, self.device),
+            potentials=[_potential(config, spec, self.device) for config in configs],
             shaping=shaping,
             device=self.device,
         )
@@ -246,26 +246,18 @@ def _network(config: DQNConfig, spec: EnvSpec, seeds: Sequence[int], device: tor
     return StackedMLP((spec.obs_shape[0], *config.hidden, outputs), init, device=device)
 
 
-def _potentials(configs: Sequence[DQNConfig], spec: EnvSpec, device: torch.device) -> list[Potential]:
-    """Each member's potential."""
+def _potential(config: DQNConfig, spec: EnvSpec, device: torch.device) -> Potential:
+    """One member's potential."""
+    if config.potential == "random":
+        return RandomDynamic(config.seed, config.random_period)
+    if config.potential == "bootstrapped":
+        return Bootstrapped()
+    heads = Heads([config], device)
+    network = _network(config, spec, [config.seed], device, heads.outputs(require_discrete(spec)))
 
-    def untrained(config: DQNConfig) -> Static:
-        heads = Heads([config], device)
-        network = _network(config, spec, [config.seed], device, heads.outputs(require_discrete(spec)))
+    def untrained_value(obs: Tensor) -> Tensor:
+        lead = obs.shape[: obs.ndim - len(spec.obs_shape)]
+        q = heads.q(network(obs.reshape(1, -1, *spec.obs_shape)))
+        return targets.value_of(q, config.temperature).reshape(lead)
 
-        def value(obs: Tensor) -> Tensor:
-            lead = obs.shape[: obs.ndim - len(spec.obs_shape)]
-            q = heads.q(network(obs.reshape(1, -1, *spec.obs_shape)))
-            return targets.value_of(q, config.temperature).reshape(lead)
-
-        return Static(value)
-
-    found: list[Potential] = []
-    for config in configs:
-        if config.potential == "static":
-            found.append(untrained(config))
-        elif config.potential == "random":
-            found.append(RandomDynamic(config.seed, config.random_period))
-        else:
-            found.append(Bootstrapped())
-    return found
+    return Static(untrained_value)

@@ -6,6 +6,7 @@ With the potential `policy` the actor's actions are computed once, for V(s) and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,11 +18,10 @@ from bsrs.agents.actor_critic import (
     ActionRange,
     Networks,
     PolyakUpdate,
-    frozen_copy,
     ingredients,
+    member_potential,
     min_over_critics,
     policy_values,
-    potentials,
     q_tape,
     q_values,
     replayed_values,
@@ -59,7 +59,7 @@ class TD3Agent:
         self.networks = nets = Networks(configs, spec, outputs_per_action=1, device=self.device)
         self.actor, self.critics, self.target_critics = nets.actor, nets.critics, nets.target_critics
         self.encoder = nets.encoder
-        self.target_actor = frozen_copy(self.actor)
+        self.target_actor = copy.deepcopy(self.actor)
         self._first_critics = self.critics.part(slice(None, None, config.n_critics))
         self.population = Population(
             configs,
@@ -67,7 +67,7 @@ class TD3Agent:
             streams=("exploration", "batches", "noise"),
             measures=("loss", "value", "advantage", "shaping"),
             measure=_measure,
-            potentials=potentials(configs, nets, mean_action),
+            potentials=[member_potential(member, c, nets, mean_action) for member, c in enumerate(configs)],
             shaping=shaping,
             device=self.device,
         )
