@@ -194,10 +194,11 @@ class DQNAgent:
             batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if not td.shaper.is_active(step):
             return td.plain(batch, bootstrap)
+        value, heads = targets.value_of, self._heads.q
         values = Values(
-            here=targets.value_of(q, config.temperature),
-            here_target=targets.value_of(self.target(batch.obs), config.temperature) if td.asks_target else None,
-            next=None if next_q is None else targets.value_of(next_q, config.temperature),
+            here=value(q, config.temperature),
+            here_target=value(heads(self.target(batch.obs)), config.temperature) if td.asks_target else None,
+            next=None if next_q is None else value(next_q, config.temperature),
             next_target=next_target,
         )
         return td.shaped(batch, targets.chosen(q, batch.action) if td.partial else q, bootstrap, values, step)

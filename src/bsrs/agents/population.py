@@ -76,7 +76,7 @@ class Population:
     def observe(self, transition: Transition) -> None:
         """Store one vector step in the members' replays; its actions are as the networks have them."""
         self.diagnostics.see_rewards(transition.reward)
-        for member, replay in enumerate(self.replays):
+        for member, replay in enumerate(self.replays.each):
             replay.add(*(array[member] for array in transition))
 
     def gradient_steps_due(self, step: int) -> int:
@@ -96,7 +96,8 @@ class Population:
     def noise(self, name: str, *shape: int) -> Tensor:
         """Standard normal noise of each member's stream `name`: (P, *shape)."""
         each = [rng.standard_normal(shape, np.float32) for rng in self.streams[name]]
-        return self.sent(torch.from_numpy(stacked(each)))
+        noise = torch.from_numpy(stacked(each))
+        return noise if self.device.type == "cpu" else self.sent(noise)
 
     def sent(self, tensor: Tensor) -> Tensor:
         """On the device."""
@@ -114,12 +115,12 @@ class Population:
             return
         recent = [
             RecentReturns(replay.latest(WINDOW) if want else [], config.gamma)
-            for replay, want in zip(self.replays, wanted, strict=True)
+            for replay, want in zip(self.replays.each, wanted, strict=True)
         ]
         obs = padded(
             [  # the states, and after them the ends: (N + episodes, *obs)
                 np.concatenate((replay.take(each.states).obs, replay.take(each.ends).next_obs))
-                for replay, each in zip(self.replays, recent, strict=True)
+                for replay, each in zip(self.replays.each, recent, strict=True)
             ]
         )
         if obs.shape[1]:

@@ -28,7 +28,7 @@ from bsrs.agents.actor_critic import (
 )
 from bsrs.agents.agent import Array, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
-from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
+from bsrs.agents.members import MemberTargets, learning_rate, members_configs
 from bsrs.agents.networks import StackedMLP, Tape
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
@@ -163,7 +163,12 @@ class TD3Agent:
                 batch, bootstrap, self._ingredients(batch, next_action, bootstrap)
             )
         if shaped:
-            values = self._values(batch, policy, q, next_action, bootstrap)
+            if policy is None or self.config.potential != "policy":
+                values = replayed_values(self._td, self.networks, batch, q, next_action, bootstrap)
+            else:
+                values = policy_values(
+                    self._td, self.networks, batch, policy.action, lambda: mean_action(self.actor, batch.next_obs)
+                )
             target, term = self._td.shaped(batch, q, bootstrap, values, step)
         else:
             target, term = self._td.plain(batch, bootstrap)
@@ -190,14 +195,6 @@ class TD3Agent:
         clip = self.config.target_noise_clip
         noise = (batch.noise[:, 0] * self.config.target_policy_noise).clamp_(-clip, clip)
         return mean_action(self.target_actor, batch.next_obs).add_(noise).clamp_(-1, 1)
-
-    def _values(self, batch: Batch, policy: Policy | None, q: Tensor, next_action: Tensor, bootstrap: Tensor) -> Values:
-        """V at both ends as the potential takes it."""
-        if policy is None or self.config.potential != "policy":
-            return replayed_values(self._td, self.networks, batch, q, next_action, bootstrap)
-        return policy_values(
-            self._td, self.networks, batch, policy.action, lambda: mean_action(self.actor, batch.next_obs)
-        )
 
     def _update_actor(self, batch: Batch, policy: Policy) -> Tensor:
         """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
