@@ -328,3 +328,13 @@ def test_old_runs_keep_their_identity() -> None:
 def test_bad_comparators_are_named(make: Any, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         make()
+
+
+def test_dueling_heads_are_read_where_the_potential_asks_the_target_network() -> None:
+    agent, data = dqn({"dueling": True, "potential_network": "target", "eta": 1.0}), batch("dqn")
+    with torch.no_grad():
+        agent.target.layers[-1][0].normal_(generator=torch.Generator().manual_seed(1))
+        found, _ = agent._target(data, agent._passes(data, 1)[1], 1)
+        value, next_value = (agent._heads.q(agent.target(obs)).amax(-1) for obs in (data.obs, data.next_obs))
+    discount = GAMMA * ~data.terminated
+    torch.testing.assert_close(found, data.reward + 2 * discount * next_value - value)
