@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.agents.agent import Array, Finding, State
+from bsrs.agents.agent import Finding, State
 
 DEAD_NETWORK = (
     "its network gives every state the same value (all units of a layer are off); a lower learning rate may help"
@@ -47,10 +47,6 @@ class Diagnostics:
         self._values: Tensor | None = None  # (P, B), of the last update
         self._spread = [0.0] * members
         self._last: list[dict[str, float]] = [{} for _ in range(members)]
-
-    def see_rewards(self, reward: Array) -> None:
-        """Learn the scale of the rewards (P, n), by which values are judged."""
-        np.maximum(self.largest_reward, np.abs(reward).max(axis=1), out=self.largest_reward)
 
     def add(self, values: Tensor, *others: Tensor) -> None:
         """What one update saw; the first is V of the batch, (P, B)."""

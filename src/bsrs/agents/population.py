@@ -75,7 +75,8 @@ class Population:
 
     def observe(self, transition: Transition) -> None:
         """Store one vector step in the members' replays; its actions are as the networks have them."""
-        self.diagnostics.see_rewards(transition.reward)
+        largest = self.diagnostics.largest_reward  # by which values are judged
+        np.maximum(largest, np.abs(transition.reward).max(axis=1), out=largest)
         for member, replay in enumerate(self.replays.each):
             replay.add(*(array[member] for array in transition))
 

@@ -77,17 +77,9 @@ class Envs:
 
     def step(self, action: NDArray[Any]) -> Step:
         """Act in every copy. `action` is (n,) integers, or (n, k) floats in the env's own units."""
-        self.send(action)
-        return self.receive()
-
-    def send(self, action: NDArray[Any]) -> None:
-        """The first half of `step`: Atari's copies work in threads of their own until `receive` is called."""
         for copy, past, one in zip(self._copies, self._actions, self.unpacked(action), strict=True):
-            copy.send(one)
+            copy.send(one)  # Atari's copies work in threads of their own until they are asked
             past.append(one)
-
-    def receive(self) -> Step:
-        """The second half of `step`."""
         outcomes = [copy.receive() for copy in self._copies]
         final_obs = self._empty_obs()
         begun = []  # copies whose next observation is the first of something: a game or a life
