@@ -9,6 +9,7 @@ arrays of a batch are used again by the next `sample`, unless others are given a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from bsrs.envs.spec import EnvSpec
 from bsrs.errors import BadInput
 
 Arrays = dict[str, NDArray[Any]]
+take_rows = partial(np.take, axis=0, mode="clip")  # the one mode that does not copy through a buffer
 EMPTY = "a batch was asked of an empty replay; expected transitions to be added first"
 
 
@@ -124,7 +126,7 @@ class ArrayReplay:
         """The transitions of these rows."""
         out = out or Batch.empty(self._spec, len(rows))
         for whole, part in zip(self._data.transitions, out.transitions, strict=True):
-            take_rows(whole, rows, part)
+            take_rows(whole, rows, out=part)
         return out
 
     def sum_rewards(self, rows: NDArray[np.int64], returns: NStep, out: Batch) -> Batch:
@@ -140,8 +142,8 @@ class ArrayReplay:
         steps = goes_on.sum(axis=1)
         last = path[np.arange(len(rows)), steps - 1]
         out.reward[:] = (data.reward[path] * goes_on) @ (returns.gamma ** np.arange(n)).astype(np.float32)
-        take_rows(data.next_obs, last, out.next_obs)
-        take_rows(data.terminated, last, out.terminated)
+        take_rows(data.next_obs, last, out=out.next_obs)
+        take_rows(data.terminated, last, out=out.terminated)
         return out._replace(steps=steps.astype(np.float32))
 
     def latest(self, most: int) -> list[Stretch]:
@@ -319,10 +321,6 @@ class FrameReplay:
     def _filled(self, end: list[int]) -> Arrays:
         arrays = {"frame": self._frames, **self._slots._asdict()}
         return {name: array[:, : max(end)] for name, array in arrays.items()}
-
-
-def take_rows(source: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
-    np.take(source, rows, axis=0, out=out, mode="clip")  # the one mode that does not copy through a buffer
 
 
 def _batch_of(batch: Batch, spec: EnvSpec, batch_size: int) -> Batch:

@@ -55,7 +55,7 @@ class Replays:
             ]
         )
         for whole, part in zip(self._block, out, strict=False):
-            take_rows(whole, rows, part.reshape(-1, *part.shape[2:]))
+            take_rows(whole, rows, out=part.reshape(-1, *part.shape[2:]))
         return self._summed(rows.reshape(members, batch_size), out) if self._returns else out
 
     def _summed(self, rows: NDArray[np.int64], out: Batch) -> Batch:
