@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bsrs
-from bsrs.agents.actor_critic import q_tape
 from bsrs.agents.nature import PatchConv, StackedConv
 from bsrs.agents.networks import StackedMLP, mlp
 from bsrs.agents.replay import Batch
@@ -442,7 +441,7 @@ def test_the_encoder_follows_the_critics_gradient():
     batch = agent.encoder.encode(Batch(obs, action, None, obs, None))
     agent._stacks["encoder"].adam.descend = lambda gradients: [found.extend(part) for _, part in gradients]
     with torch.inference_mode():
-        agent.encoder.learn(q_tape(agent.critics, batch.obs, action), grad_q, agent._stacks)
+        agent.encoder.learn(agent.critics.record(torch.cat((batch.obs, action), dim=-1)), grad_q, agent._stacks)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

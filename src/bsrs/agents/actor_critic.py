@@ -17,17 +17,12 @@ from bsrs.agents.agent import Array
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.encoder import Encoder
 from bsrs.agents.members import MemberTargets, Values, polyak_tau
-from bsrs.agents.networks import StackedMLP, Tape
+from bsrs.agents.networks import StackedMLP
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.config.agents import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
 from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
-
-
-def q_tape(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tape:
-    """All critics of every member on (P, B, O) and (P, B, A): its output is (P * n, B, 1)."""
-    return critics.record(torch.cat((obs, action), dim=-1))
 
 
 def q_values(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from bsrs.agents.actor_critic import (
     member_potential,
     min_over_critics,
     policy_values,
-    q_tape,
     q_values,
     replayed_values,
 )
@@ -196,7 +195,7 @@ class SACAgent:
         self, batch: Batch, current: Sampled, alpha: Tensor, step: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
-        tape = q_tape(self.critics, batch.obs, batch.action)
+        tape = self.critics.record(torch.cat((batch.obs, batch.action), dim=-1))
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         following = self.sampled(batch.next_obs, batch.noise[:, 1])
         next_q = min_over_critics(q_values(self.target_critics, batch.next_obs, following.action))  # (P, B)
@@ -246,7 +245,7 @@ class SACAgent:
     def _update_actor(self, batch: Batch, current: Sampled, alpha: Tensor) -> Tensor:
         """One step uphill on the soft value, which it returns: (P, B)."""
         size = self.config.batch_size
-        tape = q_tape(self.critics, batch.obs, current.action)
+        tape = self.critics.record(torch.cat((batch.obs, current.action), dim=-1))
         q, which = tape.output.view(self.members, -1, size).min(dim=1, keepdim=True)  # (P, 1, B)
         grad_q = q.new_zeros(self.members, self.config.n_critics, size).scatter_(1, which, -1 / size)
         grad_input = tape.input_gradient(grad_q.view_as(tape.output))  # (P * n, B, O + A)

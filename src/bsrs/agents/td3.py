@@ -22,7 +22,6 @@ from bsrs.agents.actor_critic import (
     member_potential,
     min_over_critics,
     policy_values,
-    q_tape,
     q_values,
     replayed_values,
 )
@@ -154,7 +153,7 @@ class TD3Agent:
         self, batch: Batch, policy: Policy | None, shaped: bool, step: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One step on the squared TD errors: Q (P, n, B), its target (P, 1 or n, B) and the shaping term (P, B)."""
-        tape = q_tape(self.critics, batch.obs, batch.action)
+        tape = self.critics.record(torch.cat((batch.obs, batch.action), dim=-1))
         q = tape.output.view(self.members, -1, self.config.batch_size)  # (P, n, B)
         next_action = self.smoothed_action(batch)  # (P, B, A)
         bootstrap = min_over_critics(q_values(self.target_critics, batch.next_obs, next_action))  # (P, B)
@@ -198,7 +197,7 @@ class TD3Agent:
 
     def _update_actor(self, batch: Batch, policy: Policy) -> Tensor:
         """One step uphill on the first critic. Its Q at the actor's actions: (P, B)."""
-        tape = q_tape(self._first_critics, batch.obs, policy.action)
+        tape = self._first_critics.record(torch.cat((batch.obs, policy.action), dim=-1))
         grad_q = torch.full_like(tape.output, -1 / self.config.batch_size)
         grad_action = tape.input_gradient(grad_q)[..., -self.actions.size :]  # (P, B, A)
         grad_output = grad_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
