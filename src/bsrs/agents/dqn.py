@@ -57,7 +57,8 @@ class DQNAgent:
         self.n_actions = require_discrete(spec)
         self._obs_factor = 1 / spec.obs_scale
         seeds = [config.seed for config in configs]
-        self._heads = heads = Heads(configs, self.device)
+        heads = Heads(configs, self.device)
+        self._heads = heads if heads.dueling or heads.stacks else None
         outputs = heads.outputs(self.n_actions)
         self.online, self.target = (_network(self.config, spec, seeds, self.device, outputs) for _ in range(2))
         if heads.stacks and not isinstance(self.online, StackedMLP):
@@ -98,7 +99,7 @@ class DQNAgent:
         rngs = self.population.streams["exploration"]
         explore = stacked([rng.random(n) for rng in rngs]) < self.epsilon(step)  # (P, n)
         random_action = stacked([rng.integers(0, self.n_actions, n) for rng in rngs])  # (P, n)
-        return random_action if explore.all() else np.where(explore, random_action, self.greedy(obs))
+        return random_action if explore.all() else np.where(explore, random_action, self.q_values(obs).argmax(axis=-1))
 
     def epsilon(self, step: int) -> float:
         """The share of random actions at `step`."""
@@ -116,23 +117,23 @@ class DQNAgent:
     @torch.inference_mode()
     def q_values(self, obs: Array) -> Array:
         """Q of every action: (P, n, *obs) -> (P, n, A)."""
-        return self._heads.q(self.online(self._as_input(torch.from_numpy(obs)))).cpu().numpy()
+        output = self.online(self._as_input(torch.from_numpy(obs)))
+        return (output if self._heads is None else self._heads.q(output)).cpu().numpy()
 
     # ---- learning
 
     def update(self, step: int) -> None:
         if self.population.reviews:
             self.population.review(step, self.config.target_update_interval, self._both_values)
-        self._copy_into_target(step)
+        due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
+        if any(due):
+            self._copy_into_target(due)
         for _ in range(self.population.gradient_steps_due(step)):
             self.gradient_step(self.sample(), step)
 
     @torch.no_grad()
-    def _copy_into_target(self, step: int) -> None:
-        """Where a copy of the online network into the target network is due."""
-        due = [times_due(step, self.config.n_envs, interval) > 0 for interval in self._intervals]
-        if not any(due):
-            return
+    def _copy_into_target(self, due: Sequence[bool]) -> None:
+        """The online network into the target network, of the members for which that is due."""
         if all(due):
             private_torch.copy_(self._stacks["target"].parameters, self._stacks["policy"].parameters)
             return
@@ -148,16 +149,20 @@ class DQNAgent:
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One step of Adam on the Huber loss of the shaped TD error."""
         tape, passes = self._passes(batch, step)
-        q, q_chosen = passes.q, targets.chosen(passes.q, batch.action)  # (P, B, A), (P, B)
+        q, taken = passes.q, batch.action.unsqueeze(-1)  # (P, B, A), (P, B, 1)
+        q_chosen = q.gather(-1, taken).squeeze(-1)  # (P, B)
         target, shaping_term = self._target(batch, passes, step)  # (P, B), (P, B)
-        if self._heads.stacks:
+        error = q_chosen - target
+        if self._heads is not None:
             self._heads.learn(target, self.online, self.target)
+            error = self._heads.error(error)
         if self._comparators.any:
             self._comparators.learn(target - q_chosen)
         # Of the mean Huber loss.
-        grad_chosen = self._heads.error(q_chosen - target).clamp_(-1, 1).div_(self.config.batch_size)
-        grad_q = torch.zeros_like(q).scatter_(-1, batch.action.unsqueeze(-1), grad_chosen.unsqueeze(-1))  # (P, B, A)
-        self.optimizer.descend(tape.gradients(self._heads.gradient(grad_q)), self.config.max_grad_norm)
+        grad_chosen = error.clamp_(-1, 1).div_(self.config.batch_size)
+        grad_q = torch.zeros_like(q).scatter_(-1, taken, grad_chosen.unsqueeze(-1))  # (P, B, A)
+        grad_output = grad_q if self._heads is None else self._heads.gradient(grad_q)
+        self.optimizer.descend(tape.gradients(grad_output), self.config.max_grad_norm)
         self.population.diagnostics.add(q.amax(dim=-1), q_chosen, target, shaping_term)
 
     def _passes(self, batch: Batch, step: int) -> tuple[Tape | ConvTape, Passes]:
@@ -167,7 +172,7 @@ class DQNAgent:
         """
         shaped = self._td.shaper.is_active(step)
         asked = self._asks_next or (shaped and self._td.asks_online)
-        next_output, heads = None, self._heads.q
+        next_output = None
         if isinstance(self.online, StackedConv):
             tape: Tape | ConvTape = self.online.record(batch.obs)
             next_output = self.online(batch.next_obs) if asked else None
@@ -180,7 +185,15 @@ class DQNAgent:
             if asked:
                 size = batch.reward.shape[1]
                 tape, next_output = both.first(size), both.output[:, size:]
+        if self._heads is None:
+            return tape, Passes(tape.output, next_target, next_output)
+        heads = self._heads.q
         return tape, Passes(heads(tape.output), heads(next_target), None if next_output is None else heads(next_output))
+
+    def _target_q(self, obs: Tensor) -> Tensor:
+        """Of the target network: (P, B, *obs) -> (P, B, A)."""
+        output = self.target(obs)
+        return output if self._heads is None else self._heads.q(output)
 
     def _target(self, batch: Batch, passes: Passes, step: int) -> tuple[Tensor, Tensor]:
         """The TD target, and what shaping added to it."""
@@ -194,10 +207,10 @@ class DQNAgent:
             batch, bootstrap = self._comparators.apply(batch, bootstrap, given)
         if not td.shaper.is_active(step):
             return td.plain(batch, bootstrap)
-        value, heads = targets.value_of, self._heads.q
+        value = targets.value_of
         values = Values(
             here=value(q, config.temperature),
-            here_target=value(heads(self.target(batch.obs)), config.temperature) if td.asks_target else None,
+            here_target=value(self._target_q(batch.obs), config.temperature) if td.asks_target else None,
             next=None if next_q is None else value(next_q, config.temperature),
             next_target=next_target,
         )
@@ -206,7 +219,7 @@ class DQNAgent:
     def _ingredients(self, batch: Batch, next_q_target: Tensor, next_q: Tensor | None) -> Ingredients:
         """What the members' comparators ask for."""
         has, value, tau = self._comparators.has, targets.value_of, MUNCHAUSEN_TEMPERATURE
-        q = self._heads.q(self.target(batch.obs)) if has("advantage", "persistent", "munchausen") else None
+        q = self._target_q(batch.obs) if has("advantage", "persistent", "munchausen") else None
         least = torch.minimum(next_q, next_q_target) if next_q is not None and has("minto") else None
         return Ingredients(
             advantage=None if q is None else targets.advantage(q, batch.action),
@@ -220,7 +233,8 @@ class DQNAgent:
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target network: (P, N, *obs) -> (P, N) each."""
         inputs = self.online.prepare(self._as_input(obs))
-        q, q_target = (self._heads.q(network(inputs)) for network in (self.online, self.target))  # (P, N, A) each
+        output = self.online(inputs)
+        q, q_target = output if self._heads is None else self._heads.q(output), self._target_q(inputs)  # (P, N, A) each
         return targets.value_of(q, self.config.temperature), targets.value_of(q_target, self.config.temperature)
 
     def _as_input(self, obs: Tensor) -> Tensor:

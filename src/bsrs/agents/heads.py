@@ -74,6 +74,8 @@ class Heads:
 
     def learn(self, target: Tensor, *networks: StackedMLP | StackedConv | PatchConv) -> None:
         """From the targets (P, B) of one gradient step: new units for PopArt's members."""
+        if self._popart is None:
+            return
         old_mean, old_spread = self._units()
         for running, seen in ((self._statistics.mean, target), (self._statistics.square, target.square())):
             running.lerp_(seen.mean(dim=1, keepdim=True), POPART_RATE)

@@ -50,6 +50,7 @@ class Envs:
     def __init__(self, spec: EnvSpec, copies: Sequence[Single], seed: int) -> None:
         self.spec = spec
         self.n = len(copies)
+        self._shape = (self.n, *spec.obs_shape)
         self.seed = seed
         self._copies = list(copies)
         self._episode = [-1] * self.n
@@ -69,7 +70,7 @@ class Envs:
         if seed is not None:
             self.seed = seed
             self._episode = [-1] * self.n
-        obs = self._empty_obs()
+        obs = np.empty(self._shape, self.spec.obs_dtype)
         for i in range(self.n):
             obs[i] = self._begin_next(i)
         self._obs = obs
@@ -81,7 +82,7 @@ class Envs:
             copy.send(one)  # Atari's copies work in threads of their own until they are asked
             past.append(one)
         outcomes = [copy.receive() for copy in self._copies]
-        final_obs = self._empty_obs()
+        final_obs = np.empty(self._shape, self.spec.obs_dtype)
         begun = []  # copies whose next observation is the first of something: a game or a life
         for i, outcome in enumerate(outcomes):
             final_obs[i] = outcome.final_obs
@@ -149,7 +150,7 @@ class Envs:
         mine = {"env": self.spec.env, "n": self.n, "seed": self.seed}
         if meta != mine:
             raise BadInput(f"the saved envs are {meta}; expected {mine}")
-        obs = self._empty_obs()
+        obs = np.empty(self._shape, self.spec.obs_dtype)
         for i in range(self.n):
             obs[i] = self._begin(i, int(arrays["episode"][i]))
         ends = np.cumsum(arrays["count"])
@@ -186,9 +187,6 @@ class Envs:
         returns = np.array([self._return[i] for i in over], np.float64)
         lengths = np.array([len(self._actions[i]) for i in over], np.int64)
         return np.array(over, np.int64), returns, lengths
-
-    def _empty_obs(self) -> NDArray[Any]:
-        return np.empty((self.n, *self.spec.obs_shape), self.spec.obs_dtype)
 
     def unpacked(self, action: NDArray[Any]) -> list[Any]:
         """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""
