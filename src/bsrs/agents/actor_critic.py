@@ -4,8 +4,6 @@ Inside an agent actions span -1 to 1, in its networks and in its replay; only `a
 units. The critics of all members are one stack: networks n*p ... n*p + n-1 are member p's.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Adam for small networks, where its bookkeeping in Python would cost as much as the arithmetic."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ An agent trains P members at once. Each member has its own eta, seed, envs, repl
 can be taken out and put back by itself, so that a member's checkpoint is that of an ordinary run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -34,13 +32,13 @@ class State:
     arrays: dict[str, Array] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, part: State) -> None:
+    def add(self, name: str, part: "State") -> None:
         """Put `part` in under `name/`."""
         self.tensors.update({f"{name}/{key}": tensor for key, tensor in part.tensors.items()})
         self.arrays.update({f"{name}/{key}": array for key, array in part.arrays.items()})
         self.info[name] = part.info
 
-    def part(self, name: str) -> State:
+    def part(self, name: str) -> "State":
         """What `add` put in under `name`."""
         prefix = f"{name}/"
         return State(

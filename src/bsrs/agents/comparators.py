@@ -10,8 +10,6 @@ Each is a term on the reward or another bootstrap, so that it goes with any part
 PopArt and dueling change what a network puts out: see `bsrs.agents.heads`. n-step returns are made by the replay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ numbers are a row as in `Weights`: the weight (in, out) and the bias (out,) of e
 """
 # mypy: disable-error-code="no-untyped-def"
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import njit, types

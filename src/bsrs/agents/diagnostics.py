@@ -1,7 +1,5 @@
 """What is seen while members learn: running means for the records, and whether their values make sense."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ V(s) comes from the forward pass that the loss needs anyway; V(s') costs one mor
 only where eta is not zero: at eta = 0 this is plain DQN, bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

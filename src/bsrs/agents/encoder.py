@@ -4,8 +4,6 @@ As in DrQ-v2 (Yarats et al., 2021, arXiv:2107.09645), without its random shifts:
 the actor takes its features as they are, and there is no target encoder. Vectors pass through untouched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

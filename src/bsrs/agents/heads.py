@@ -1,7 +1,5 @@
 """From what DQN's networks put out to Q: dueling heads and PopArt, or nothing at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

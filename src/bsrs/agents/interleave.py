@@ -4,8 +4,6 @@ Putting a batch in this order later, when it is floats, costs a tenth of an upda
 are copied anyway. A pixel's four bytes are written as one (little-endian) word: the compiler then does many at once.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Members share their arithmetic; what differs between them (eta, the parts of BSR
 that the potential asks) is a number or a choice per member, (P, 1).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ zero are computed; elsewhere the patches of all images are gathered once for a b
 member is a stack of matrix products.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Agents hold a `Population` and name their networks to it as `Stack`s; nothing here knows what they learn.
 """
 
-from __future__ import annotations
-
 import ctypes
 import platform
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ arguments have been there since 2.4, the oldest that the project takes. They are
 `torch.nn.utils.clip_grad_norm_(foreach=True)` and the derivative of ReLU call themselves.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ Both have one interface: `add` one step of n envs, `sample` a batch, `state` and
 arrays of a batch are used again by the next `sample`, unless others are given as `out`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,12 +44,12 @@ class Batch(NamedTuple):
         """Without the noise: what a replay holds."""
         return self[:5]
 
-    def of(self, member: int) -> Batch:
+    def of(self, member: int) -> "Batch":
         """The transitions of one member, as views."""
         return Batch(*(array[member] for array in self.transitions))
 
     @staticmethod
-    def empty(spec: EnvSpec, *shape: int) -> Batch:
+    def empty(spec: EnvSpec, *shape: int) -> "Batch":
         """Arrays to be filled by `sample(..., out=...)`: of `shape` (B,), or (P, B) for P members."""
         return Batch(
             _empty_obs(spec, shape),
@@ -182,7 +180,7 @@ class _Slots(NamedTuple):
     terminated: NDArray[np.bool_]  # (n, slots)
 
     @staticmethod
-    def zeros(shape: tuple[int, int]) -> _Slots:
+    def zeros(shape: tuple[int, int]) -> "_Slots":
         return _Slots(
             starts=np.zeros(shape, np.bool_),
             age=np.zeros(shape, np.uint8),

@@ -1,7 +1,5 @@
 """The replays of a whole population: a batch of every member, drawn in one gathering where their arrays allow it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

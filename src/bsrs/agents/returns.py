@@ -3,8 +3,6 @@
 Nothing of this is kept, so nothing needs to be saved: the replay holds it all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The soft value V(s) = E[min Q - alpha log pi] is estimated at one sampled action
 needs anyway at s, and the one that the TD target needs anyway at s'. At eta = 0 this is plain SAC, bit for bit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

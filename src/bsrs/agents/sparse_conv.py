@@ -6,8 +6,6 @@ so do their weights once the kernel's columns are turned round: a row is one loo
 
 # mypy: disable-error-code="no-untyped-def"
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

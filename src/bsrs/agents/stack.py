@@ -1,7 +1,5 @@
 """The members' networks of one kind: their Adam, and what a checkpoint keeps of one member."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -40,7 +38,7 @@ class Stack:
         self.optimizer: Adam | None = None
 
     @staticmethod
-    def trained(network: WeightRows | StackedConv, learning_rates: Sequence[float], per_member: int = 1) -> Stack:
+    def trained(network: WeightRows | StackedConv, learning_rates: Sequence[float], per_member: int = 1) -> "Stack":
         """With an Adam of its own, each member at its learning rate."""
         stack = Stack(network, len(learning_rates), per_member)
         stack.optimizer = Adam(stack.parameters, [rate for rate in learning_rates for _ in range(per_member)])

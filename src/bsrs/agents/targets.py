@@ -1,7 +1,5 @@
 """TD targets as pure functions on tensors. The last axis of `q` over actions holds the actions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ With the potential `policy` the actor's actions are computed once, for V(s) and 
 `replay` V(s) is the forward pass of the loss. At eta = 0 this is plain TD3, bit for bit.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ threads; one thread, where the networks are small; two processes on one thread e
 populations of several members in one process, where a step of each member counts as one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

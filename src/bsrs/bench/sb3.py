@@ -5,8 +5,6 @@ thread, processor time, so that other programs do not count. The yardstick is a 
 forward pass at s and one at s' of every sampled batch: the least that any shaping by V would need.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Stable-Baselines3's agents with our settings in its words, and with our networks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bsrs.config.agents import ActorCriticConfig

@@ -5,8 +5,6 @@ into beforehand (for ours, the `MDP`) is not, and what is compiled once per mach
 guaranteed error.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

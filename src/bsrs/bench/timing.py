@@ -1,8 +1,6 @@
 """Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
 all see the same machine. What counts are ratios of medians."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import resource

@@ -1,7 +1,5 @@
 """MinAtar: five Atari games on a 10x10 grid, for small machines."""
 
-from __future__ import annotations
-
 import numpy as np
 from minatar import Environment
 from numpy.typing import NDArray
