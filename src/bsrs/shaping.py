@@ -185,16 +185,15 @@ class Shaper:
         self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
         constant = all(type(scale) is Constant for scale in self._scales)
         self._constants = [scale(0) for scale in self._scales] if constant else None
-        self._always_active = self.depends_on_state or self.learns or (constant and self._any_eta(0))
         self._stacked: dict[str, tuple[list[Array], Array]] = {}  # members' numbers, and the array made of them last
         self._last: Array = None  # eta of the last batch, where it depends on the state
 
     def is_active(self, step: int) -> bool:
         """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
-        return self._always_active or (self._constants is None and self._any_eta(step))
-
-    def _any_eta(self, step: int) -> bool:
-        return any(bool(eta) if isinstance(eta, (int, float)) else (eta != 0).any() for eta in self._etas(step))
+        if self.depends_on_state or self.learns:
+            return True
+        etas = self._constants or self._etas(step)
+        return any(bool(eta) if isinstance(eta, (int, float)) else (eta != 0).any() for eta in etas)
 
     def __call__(
         self,
