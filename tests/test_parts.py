@@ -154,7 +154,7 @@ def test_members_copy_their_target_networks_each_at_its_own_time() -> None:
     assert agent._intervals[0] == 10
     due = agent._intervals[1]
     assert 1 < due < 10
-    agent._copy_into_target(due)
+    agent.update(due)
     state = [agent.state(p).tensors for p in range(2)]
     assert not torch.equal(state[0]["target/weight_0"], state[0]["policy/weight_0"])
     assert torch.equal(state[1]["target/weight_0"], state[1]["policy/weight_0"])
