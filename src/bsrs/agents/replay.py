@@ -96,16 +96,9 @@ class ArrayReplay:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self._data.transitions)
 
-    def add(
-        self,
-        obs: NDArray[Any],
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        next_obs: NDArray[Any],
-        terminated: NDArray[Any],
-        truncated: NDArray[Any],
-    ) -> None:
-        """One step of n envs; `next_obs` is the true next observation (`Step.final_obs`)."""
+    def add(self, *step: Any) -> None:
+        """One step of n envs, the arrays of a `Transition`; its `next_obs` is the true one (`Step.final_obs`)."""
+        obs, action, reward, next_obs, terminated, _ = step
         for i in range(len(reward)):
             row = self._added % self.capacity
             data = self._data
@@ -227,16 +220,9 @@ class FrameReplay:
     def nbytes(self) -> int:
         return self._rows.nbytes + sum(array.nbytes for array in self._slots)
 
-    def add(
-        self,
-        obs: NDArray[Any],
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        next_obs: NDArray[Any],
-        terminated: NDArray[Any],
-        truncated: NDArray[Any],
-    ) -> None:
-        """One step of n envs; `next_obs` is the true next observation (`Step.final_obs`)."""
+    def add(self, *step: Any) -> None:
+        """One step of n envs, the arrays of a `Transition`; its `next_obs` is the true one (`Step.final_obs`)."""
+        obs, action, reward, next_obs, terminated, truncated = step
         slots = self._slots
         for i in range(self._n):
             if not self._open[i]:
