@@ -28,21 +28,6 @@ CENTERING_RATE = 1e-3
 """Of the reward's mean, per gradient step."""
 
 
-def persistent_term(advantage: Tensor, repeated: Tensor, bootstrap: Tensor, discount: Tensor) -> Tensor:
-    """What makes the target the larger one of advantage learning's and of repeating the action, Q(s', a)."""
-    return torch.maximum(advantage, discount * (repeated - bootstrap))
-
-
-def munchausen_term(log_policy: Tensor, alpha: Tensor | float) -> Tensor:
-    """`alpha * [tau * log pi(a|s)]`, clipped below as published; `log_policy` has the factor tau."""
-    return alpha * log_policy.clamp(LOWEST_LOG_POLICY, 0.0)
-
-
-def centering_term(average: Tensor, discount: Tensor, gamma: float) -> Tensor:
-    """Minus the mean reward, as the constant potential `average / (1 - gamma)`, which ends with the episode."""
-    return -average * (1 - discount) / (1 - gamma)
-
-
 class Ingredients(NamedTuple):
     """What comparators are made of, (P, B) each; None where no member asks. From the target network unless said."""
 
@@ -95,15 +80,18 @@ class Comparators:
             if name in ("advantage", "persistent") and given.advantage is not None:
                 own = self._alpha * given.advantage
                 if name == "persistent" and given.repeated is not None:
-                    own = persistent_term(own, given.repeated, bootstrap, discount)
+                    # the larger one of advantage learning's target and that of repeating the action, Q(s', a)
+                    own = torch.maximum(own, discount * (given.repeated - bootstrap))
                 term = torch.where(mine, own, term)
             elif name == "munchausen" and given.log_policy is not None:
-                term = torch.where(mine, munchausen_term(given.log_policy, self._alpha), term)
+                clipped = given.log_policy.clamp(LOWEST_LOG_POLICY, 0.0)  # as published
+                term = torch.where(mine, self._alpha * clipped, term)
                 used = used if given.soft_bootstrap is None else torch.where(mine, given.soft_bootstrap, used)
             elif name == "minto" and given.least is not None:
                 used = torch.where(mine, given.least, used)
             elif name == "centering":
-                term = torch.where(mine, centering_term(self._rewards.average, discount, self._gamma), term)
+                # minus the mean reward, as the constant potential mean / (1 - gamma), which ends with the episode
+                term = torch.where(mine, -self._rewards.average * (1 - discount) / (1 - self._gamma), term)
         return batch._replace(reward=batch.reward + term), used
 
     def learn(self, error: Tensor) -> None:
