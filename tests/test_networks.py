@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
 
+from bsrs.agents.adam import LARGE as LARGE_NETWORK
 from bsrs.agents.adam import Adam
 from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
 from bsrs.agents.networks import Gradients, StackedMLP
@@ -167,14 +169,21 @@ def test_every_other_network() -> None:
     )
 
 
-def test_descend_is_pytorchs_adam() -> None:
-    ours, theirs = (nn.Parameter(torch.ones(3, 2)) for _ in range(2))
-    adam, reference = Adam([ours], [1e-2] * 3), torch.optim.Adam([theirs], 1e-2)
+@pytest.mark.parametrize("max_norm", [math.inf, 0.5])
+@pytest.mark.parametrize("shape", [(3, 2), (1, LARGE_NETWORK)])
+def test_descend_is_pytorchs_adam(shape: tuple[int, int], max_norm: float) -> None:
+    """Each network clipped by itself, as `clip_grad_norm_` does it; a large one is computed in one compiled call."""
+    ours, theirs = nn.Parameter(torch.ones(shape)), [nn.Parameter(torch.ones(shape[1])) for _ in range(shape[0])]
+    adam, reference = Adam([ours], [1e-2] * shape[0]), torch.optim.Adam(theirs, 1e-2)
     for seed in range(5):
-        gradient = torch.randn(3, 2, generator=generators(seed)[0])
-        adam.descend([(slice(0, 3), [gradient])])
-        theirs.grad = gradient
+        gradient = torch.randn(shape, generator=generators(seed)[0])
+        for row, of_row in zip(theirs, gradient.clone(), strict=True):
+            row.grad = of_row
+            nn.utils.clip_grad_norm_(row, max_norm)
         reference.step()
-        torch.testing.assert_close(ours, theirs)
-    for name, memory in reference.state[theirs].items():
-        torch.testing.assert_close(adam.state[ours][name], memory, check_device=False)
+        adam.descend([(slice(0, shape[0]), [gradient])], max_norm)
+        torch.testing.assert_close(ours, torch.stack(theirs))
+    for i, row in enumerate(theirs):
+        for name, memory in reference.state[row].items():
+            mine = adam.state[ours][name]
+            torch.testing.assert_close(mine[i] if mine.ndim else mine, memory, check_device=False, atol=1e-8, rtol=1e-5)

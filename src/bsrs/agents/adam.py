@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,15 +32,21 @@ class Adam(torch.optim.Adam):
     @torch.no_grad()
     def descend(self, gradients: Iterable[Part], max_norm: float = math.inf) -> None:
         """One step, given the gradients of every part, which are scaled to a norm of at most `max_norm` a network."""
-        group = self.param_groups[0]
+        betas, eps = self.param_groups[0]["betas"], self.param_groups[0]["eps"]
         private_torch.count_up_(self._view(0, len(self._rates))[-1])
-        settings = {"betas": group["betas"], "eps": group["eps"]}
         for start, stop, gradient in itertools.chain.from_iterable(itertools.starmap(self._split, gradients)):
+            parameters, means, squares, steps = self._view(start, stop)
+            if _is_large(gradient):
+                from bsrs.agents import compiled  # here, because numba takes a while to import
+
+                past = [1 - beta ** steps[0].item() for beta in betas]
+                settings = (self._rates[start] / past[0], *betas, *(1 - beta for beta in betas), past[1] ** -0.5, eps)
+                rows = (each[0].view(-1).numpy() for each in (parameters, gradient, means, squares))
+                compiled.adam(*rows, max_norm, np.array(settings, np.float32))
+                continue
             scale = _clip(gradient, max_norm) if max_norm < math.inf else None
-            parameters, *memory = self._view(start, stop)
-            private_torch.adam_(
-                parameters, gradient, *memory, learning_rate=self._rates[start], **settings, scale=scale
-            )
+            given = {"learning_rate": self._rates[start], "betas": betas, "eps": eps, "scale": scale}
+            private_torch.adam_(parameters, gradient, means, squares, steps, **given)
 
     def _split(self, networks: slice, gradient: list[Tensor]) -> Iterator[tuple[int, int, list[Tensor]]]:
         """Network by network where their learning rates differ."""
@@ -74,15 +81,17 @@ class Adam(torch.optim.Adam):
         return memory
 
 
+def _is_large(gradient: list[Tensor]) -> bool:
+    """Whether it is that of one large network on a CPU."""
+    first = gradient[0]
+    alone = len(gradient) == len(first) == 1 and first.shape[1] >= LARGE
+    return alone and first.device.type == "cpu" and first.dtype == torch.float32
+
+
 def _clip(gradient: list[Tensor], max_norm: float) -> Tensor | None:
     """As `torch.nn.utils.clip_grad_norm_` does, for each network; or what Adam is to divide by."""
     if len(gradient) == 1:
         (rows,) = gradient  # (n, N)
-        if len(rows) == 1 and rows.shape[1] >= LARGE and rows.device.type == "cpu":
-            from bsrs.agents import compiled
-
-            compiled.clip(rows[0].numpy(), max_norm)
-            return None
         norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # (n, 1)
         rows.mul_(norms.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0))
         return None

@@ -65,12 +65,7 @@ def adam_(
     eps: float,
     scale: Tensor | None = None,
 ) -> None:
-    """One step of Adam on all parameters at once, for gradients divided by `scale`; `steps` are counted already.
-
-    Where gradients are zero, the means fall until they are so small that the processor takes many times as long for
-    each. There they are set to zero.
-    """
-    torch.set_flush_denormal(True)
+    """One step of Adam on all parameters at once, for gradients divided by `scale`; `steps` are counted already."""
     torch._fused_adam_(
         parameters,
         gradients,
@@ -87,4 +82,3 @@ def adam_(
         maximize=False,
         grad_scale=scale,
     )
-    torch.set_flush_denormal(False)
