@@ -35,7 +35,8 @@ def sgemm() -> int:
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     if not torch._C.has_mkl or not library.exists():
         return 0
-    return ctypes.cast(ctypes.CDLL(str(library)).sgemm_, ctypes.c_void_p).value or 0
+    function = getattr(ctypes.CDLL(str(library)), "sgemm_", None)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0  # not every build shows it
 
 
 def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
