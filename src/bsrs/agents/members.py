@@ -104,7 +104,7 @@ class MemberTargets:
     def plain(self, batch: Batch, bootstrap: Tensor) -> tuple[Tensor, Tensor]:
         """The TD target without shaping, and the zero that shaping added to it: (P, B) each."""
         reward = batch.reward if self._reward_scale is None else batch.reward * self._reward_scale
-        target = targets.td_target(reward, bootstrap, transition_discount(batch, self._gamma))
+        target = reward + transition_discount(batch, self._gamma) * bootstrap
         return target, self._zero.expand_as(target)
 
     def shaped(self, batch: Batch, q: Tensor, bootstrap: Tensor, values: Values, step: int) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ class MemberTargets:
             target = self._partly_shaped(
                 batch, q, value, next_value, step, potential_discount=discount * 0 + potential_discount, **given
             )
-            plain = targets.td_target(reward, bootstrap, discount)
+            plain = reward + discount * bootstrap
             added = target - (plain if q.ndim == 2 else plain.unsqueeze(1))
         else:
             shaped = self.shaper(
@@ -135,7 +135,7 @@ class MemberTargets:
                 next_state=batch.next_obs,
                 step=step,
             )
-            target = targets.td_target(shaped, bootstrap, discount)
+            target = shaped + discount * bootstrap
             added = shaped - reward
         if self.shaper.learns:
             self.shaper.update(reward, value, next_value, terminated=batch.terminated, step=step)

@@ -16,11 +16,6 @@ def double_value(q_online: Tensor, q_target: Tensor) -> Tensor:
     return q_target.gather(-1, q_online.argmax(dim=-1, keepdim=True)).squeeze(-1)
 
 
-def td_target(reward: Tensor, next_value: Tensor, discount: Tensor) -> Tensor:
-    """`r + discount * V(s')`: the discount is zero after a true end."""
-    return reward + discount * next_value
-
-
 def chosen(q: Tensor, action: Tensor) -> Tensor:
     """Q(s, a) of the actions taken."""
     return q.gather(-1, action.unsqueeze(-1)).squeeze(-1)
