@@ -14,11 +14,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.style import eta_label, project_style
-from bsrs.reproduce.claims import SEED, Claim, area, final, gain, means
+from bsrs.reproduce.claims import SEED, Claim, area, gain
 from bsrs.reproduce.continuous import draw_variants
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.stats import Interval, area_under_curve, bootstrap, final_score, mean, paired_difference
+from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
+from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
@@ -102,10 +103,10 @@ def runs_table() -> Iterator[str]:
                 eta_label(each.eta).replace("−", "-"),
                 str(len(each.seeds)),
                 f"{each.config.steps:,}",
-                words(means([each], area)),
+                with_interval(each.area),
                 str(effect) if effect else "",
                 f"{effect.p:.2g}" if effect and effect.n > 1 else "",
-                words(means([each], final)),
+                with_interval(each.final),
             ]
             yield f"| {' | '.join(cells)} |"
 
@@ -123,14 +124,14 @@ def ppo_table() -> Iterator[str]:
         each = np.array([own[seed] for seed in sorted(own)])  # (seeds, 2)
         zero = np.array([scores[0.0][seed] for seed in sorted(own)])
         effect = paired_difference(each[:, 0], zero[:, 0], seed=SEED) if eta else None
-        over, end = (words(bootstrap(mean, column[:, None], seed=SEED)) for column in each.T)
+        over, end = map(with_interval, each.T)
         against = f"{effect} | {effect.p:.2g}" if effect else " | "
         yield f"| {eta:g} | {len(each)} | {over} | {against} | {end} |"
 
 
-def words(score: Interval) -> str:
-    estimate, low, high = (float(part.squeeze()) for part in (score.estimate, score.low, score.high))
-    return f"{estimate:.4g}" + (f" [{low:.4g}, {high:.4g}]" if score.known else "")
+def with_interval(scores: Array) -> str:
+    """The mean of (runs,) with its interval."""
+    return str(bootstrap(mean, scores[:, None], seed=SEED))
 
 
 def draw() -> None:

@@ -40,7 +40,7 @@ class Adam(torch.optim.Adam):
                 from bsrs.agents import compiled  # here, because numba takes a while to import
 
                 past = [1 - beta ** steps[0].item() for beta in betas]
-                settings = (self._rates[start] / past[0], *betas, *(1 - beta for beta in betas), past[1] ** -0.5, eps)
+                settings = (self._rates[start] / past[0], betas[1], *(1 - beta for beta in betas), past[1] ** -0.5, eps)
                 rows = (each[0].view(-1).numpy() for each in (parameters, gradient, means, squares))
                 compiled.adam(*rows, max_norm, np.array(settings, np.float32))
                 continue

@@ -111,11 +111,11 @@ _ADAM = "(f4[::1], f4[::1], f4[::1], f4[::1], f4, f4[::1])"
 def adam(numbers, gradient, mean, square, max_norm, settings):
     """A step of Adam on one network's numbers, with the gradient scaled to a norm of at most `max_norm`.
 
-    `settings` are the step size, both betas, what they leave to the new, the second moment's correction and epsilon.
+    `settings` are the step size, the second beta, what both leave to the new, the second moment's correction, epsilon.
     Where gradients are zero, the moments fall until they are so small that the processor takes many times as long for
     each: there they become zero.
     """
-    size, _, beta_square, new, new_square, correction, eps = settings
+    size, beta_square, new, new_square, correction, eps = settings
     one, zero, tiny = np.float32(1), np.float32(0), np.float32(1e-36)
     total = zero
     for k in range(len(gradient)):
