@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from bsrs.agents import private_torch
 from bsrs.agents.adam import LARGE as LARGE_NETWORK
 from bsrs.agents.adam import Adam
 from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
@@ -48,12 +49,20 @@ LARGE = (300, 256)
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize(("hidden", "outputs"), [((16, 8), 1), ((16, 8), 4), ((16, 8), 20), (LARGE, 1), (LARGE, 3)])
 @pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
 @torch.no_grad()
 def test_values_and_gradients_are_those_of_ordinary_networks(
-    members: int, hidden: tuple[int, int], outputs: int, joined: bool
+    members: int, hidden: tuple[int, int], outputs: int, joined: bool, threads: int
 ) -> None:
-    """In 32 bits, against `torch.nn` layers and autograd; also where the pass has other rows behind these."""
+    """In 32 bits, against `torch.nn` layers and autograd; also where the pass has other rows behind these.
+
+    Networks that are large are compiled if they are made on one thread, and stay so.
+    """
+    torch.set_num_threads(threads)
     stack = StackedMLP((5, *hidden, outputs), generators(*range(members)))
+    torch.set_num_threads(3 - threads)
+    compiles = hidden == LARGE and threads == 1 and private_torch.sgemm() != 0
+    assert stack.compiled == stack.part(slice(0, 1)).compiled == compiles
     rows = 7 if hidden != LARGE else 256  # so many that a layer and its ReLU are one operation
     x = torch.randn(members, rows, 5, generator=generators(9)[0])
     grad_output = torch.randn(members, rows, outputs, generator=generators(8)[0]) / rows  # as a mean makes it
@@ -170,9 +179,10 @@ def test_every_other_network() -> None:
 
 
 @pytest.mark.parametrize("max_norm", [math.inf, 0.5])
-@pytest.mark.parametrize("shape", [(3, 2), (1, LARGE_NETWORK)])
-def test_descend_is_pytorchs_adam(shape: tuple[int, int], max_norm: float) -> None:
-    """Each network clipped by itself, as `clip_grad_norm_` does it; a large one is computed in one compiled call."""
+@pytest.mark.parametrize(("shape", "threads"), [((3, 2), 1), ((1, LARGE_NETWORK), 1), ((1, LARGE_NETWORK), 2)])
+def test_descend_is_pytorchs_adam(shape: tuple[int, int], threads: int, max_norm: float) -> None:
+    """Each network clipped by itself, as `clip_grad_norm_` does it; one compiled call for a large one on one thread."""
+    torch.set_num_threads(threads)
     ours, theirs = nn.Parameter(torch.ones(shape)), [nn.Parameter(torch.ones(shape[1])) for _ in range(shape[0])]
     adam, reference = Adam([ours], [1e-2] * shape[0]), torch.optim.Adam(theirs, 1e-2)
     for seed in range(5):

@@ -27,6 +27,7 @@ class Adam(torch.optim.Adam):
         super().__init__(parameters, rates[0], fused=True)
         self._parameters: list[Tensor] = self.param_groups[0]["params"]
         self._rates = rates
+        self._one_thread = torch.get_num_threads() == 1  # asked once, so that a run does not change in the middle
         self._views: dict[tuple[int, int], tuple[list[Tensor], ...]] = {}
 
     @torch.no_grad()
@@ -36,7 +37,7 @@ class Adam(torch.optim.Adam):
         private_torch.count_up_(self._view(0, len(self._rates))[-1])
         for start, stop, gradient in itertools.chain.from_iterable(itertools.starmap(self._split, gradients)):
             parameters, means, squares, steps = self._view(start, stop)
-            if _is_large(gradient):
+            if self._one_thread and _is_large(gradient):
                 from bsrs.agents import compiled  # here, because numba takes a while to import
 
                 past = [1 - beta ** steps[0].item() for beta in betas]

@@ -101,8 +101,6 @@ class PatchConv(Products):
     are (row, column, channel) of a patch, those of the second (row, column) of the patch and the channel.
     """
 
-    compiled_from = 0
-
     def __init__(
         self,
         shape: ConvShape,

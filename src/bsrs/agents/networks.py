@@ -166,13 +166,16 @@ class CompiledTape:
 class Products(ABC):
     """P networks whose passes and gradients are matrix products."""
 
-    compiled_from: int = LARGE
-    """From how many parameters on each network is computed by itself, on a CPU."""
     stem = 0
     """How many numbers come before the layers, if what these take is made by a convolution."""
 
     def __init__(self, weights: Weights) -> None:
-        self.weights = weights
+        self.weights, numbers = weights, weights.numbers
+        on_cpu = numbers.device.type == "cpu" and numbers.dtype == torch.float32
+        pays = self.stem > 0 or (numbers.shape[1] >= LARGE and torch.get_num_threads() == 1)
+        self.compiled = on_cpu and pays and private_torch.sgemm() != 0
+        """Whether each network is computed by itself, in compiled calls, which use one thread between their products.
+        It depends on PyTorch's threads when the networks are made, so that a run does not change in the middle."""
         self._arrange(slice(None))
 
     def _arrange(self, networks: slice) -> None:
@@ -180,8 +183,6 @@ class Products(ABC):
         self.layers = [(weight[networks], bias[networks]) for weight, bias in self.weights.layers(self.weights.numbers)]
         self.networks = len(self.rows)
         self.unit = _of_one(self.layers) if self.networks == 1 else self.layers
-        on_cpu = self.rows.device.type == "cpu" and self.rows.dtype == torch.float32
-        self.compiled = on_cpu and self.rows.shape[1] >= self.compiled_from and private_torch.sgemm() != 0
         self.layers_of_each = [_of_one(self.layers, network) for network in range(self.networks)]
         largest = max(weight[0].numel() for weight, _ in self.layers)
         fuses = self.compiled and not self.stem
