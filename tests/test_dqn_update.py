@@ -148,8 +148,12 @@ def test_shaped_update_equals_sb3_on_rewards_shaped_by_the_formula(spec: EnvSpec
     assert_same_weights(agent, theirs)
 
 
-def test_without_eta_the_update_is_plain_dqn_bit_for_bit() -> None:
-    """The same products differentiated by autograd, PyTorch's clipping and PyTorch's Adam."""
+@pytest.mark.parametrize("compiled", [True, False])
+def test_without_eta_the_update_is_plain_dqn(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same products differentiated by autograd, PyTorch's clipping and PyTorch's Adam: bit for bit where the
+    agent's are recorded too, to rounding where they are compiled."""
+    if not compiled:
+        monkeypatch.setattr("bsrs.agents.private_torch.sgemm", lambda: 0)
     agent = agent_with(eta=0.0)
     of_agent = agent.online.weights
     numbers = of_agent.numbers.clone().requires_grad_()
@@ -164,7 +168,10 @@ def test_without_eta_the_update_is_plain_dqn_bit_for_bit() -> None:
         torch.nn.functional.smooth_l1_loss(q.gather(-1, batch.action[..., None])[..., 0], target).backward()
         torch.nn.utils.clip_grad_norm_([numbers], 10.0)
         optimizer.step()
-    assert torch.equal(of_agent.numbers, numbers)
+    if compiled:
+        torch.testing.assert_close(of_agent.numbers, numbers.detach(), atol=1e-6, rtol=1e-5)
+    else:
+        assert torch.equal(of_agent.numbers, numbers)
 
 
 def shaped_by(agent: DQNAgent, data: dict[str, np.ndarray], step: int = 1) -> torch.Tensor:

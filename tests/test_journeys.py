@@ -439,8 +439,8 @@ def test_the_encoder_follows_the_critics_gradient():
     expected = torch.autograd.grad(loss, parameters)
     found: list[torch.Tensor] = []
     batch = agent.encoder.encode(Batch(obs, action, None, obs, None))
-    agent._stacks["encoder"].adam.descend = lambda gradients: [found.extend(part) for _, part in gradients]
-    with torch.inference_mode():
+    agent._stacks["encoder"].adam.descend = lambda gradients, max_norm: found.extend(gradients)
+    with torch.no_grad():
         agent.encoder.learn(agent.critics.record(torch.cat((batch.obs, action), dim=-1)), grad_q, agent._stacks)
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):

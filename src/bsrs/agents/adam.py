@@ -1,23 +1,18 @@
 """Adam for small networks, where its bookkeeping in Python would cost as much as the arithmetic."""
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bsrs.agents import private_torch
-
-LARGE = 1 << 16
-"""How many parameters make a network large: with their gradient they fill much of a core's own cache."""
-
-Part = tuple[slice, list[Tensor]]  # some of the networks, and the gradients of their parameters
+from bsrs.agents.tapes import RecordedTape, Tape
 
 
 class Adam(torch.optim.Adam):
-    """PyTorch's Adam with `descend`: the fused update for gradients at hand, and nothing around it.
+    """PyTorch's Adam, with steps along gradients at hand or along those of a pass, and nothing around it.
 
     The parameters are one tensor with a row for each network, or a list with so many tensors for each. Networks may
     differ in their learning `rates`. The state is PyTorch's own, so that checkpoints and `step` see no difference.
@@ -26,52 +21,50 @@ class Adam(torch.optim.Adam):
     def __init__(self, parameters: Sequence[Tensor], rates: Sequence[float]) -> None:
         super().__init__(parameters, rates[0], fused=True)
         self._parameters: list[Tensor] = self.param_groups[0]["params"]
-        self._rates = rates
-        self._one_thread = torch.get_num_threads() == 1  # asked once, so that a run does not change in the middle
-        self._views: dict[tuple[int, int], tuple[list[Tensor], ...]] = {}
+        self._rates = np.array(rates)  # of each network
 
     @torch.no_grad()
-    def descend(self, gradients: Iterable[Part], max_norm: float = math.inf) -> None:
-        """One step, given the gradients of every part, which are scaled to a norm of at most `max_norm` a network."""
-        betas, eps = self.param_groups[0]["betas"], self.param_groups[0]["eps"]
-        private_torch.count_up_(self._view(0, len(self._rates))[-1])
-        for start, stop, gradient in itertools.chain.from_iterable(itertools.starmap(self._split, gradients)):
-            parameters, means, squares, steps = self._view(start, stop)
-            if self._one_thread and _is_large(gradient):
-                from bsrs.agents import compiled  # here, because numba takes a while to import
-
-                past = [1 - beta ** steps[0].item() for beta in betas]
-                settings = (self._rates[start] / past[0], betas[1], *(1 - beta for beta in betas), past[1] ** -0.5, eps)
-                rows = (each[0].view(-1).numpy() for each in (parameters, gradient, means, squares))
-                compiled.adam(*rows, max_norm, np.array(settings, np.float32))
-                continue
-            scale = _clip(gradient, max_norm) if max_norm < math.inf else None
-            given = {"learning_rate": self._rates[start], "betas": betas, "eps": eps, "scale": scale}
-            private_torch.adam_(parameters, gradient, means, squares, steps, **given)
-
-    def _split(self, networks: slice, gradient: list[Tensor]) -> Iterator[tuple[int, int, list[Tensor]]]:
-        """Network by network where their learning rates differ."""
-        start, stop = networks.start, networks.stop
-        if len(set(self._rates[networks])) == 1:
-            yield start, stop, gradient
+    def learn(self, tape: Tape, grad_output: Tensor, max_norm: float = math.inf) -> None:
+        """One step along the gradients of a pass, given that of its output."""
+        if isinstance(tape, RecordedTape):
+            self.descend(tape.gradients(grad_output), max_norm)
             return
-        for at in range(start, stop):
-            yield at, at + 1, [gradient[0][at - start].unsqueeze(0)]
+        (betas, eps), memory = self._settings(), self.memory_of(self._parameters[0])
+        step = memory["step"].add_(1).item()
+        past = [1 - beta**step for beta in betas]
+        settings = betas[1], *(1 - beta for beta in betas), past[1] ** -0.5, eps
+        sizes = (self._rates / past[0]).astype(np.float32)
+        means, squares = memory["exp_avg"], memory["exp_avg_sq"]
+        tape.learn(grad_output, means, squares, sizes, np.array(settings, np.float32), max_norm)
 
-    def _view(self, start: int, stop: int) -> tuple[list[Tensor], ...]:
-        """Those networks' parameters, the two means that Adam keeps of them, and the count of steps."""
-        if (start, stop) in self._views:
-            return self._views[start, stop]
-        if len(self._parameters) == 1:
-            own, rows = self._parameters, slice(start, stop)
-        else:
-            each = len(self._parameters) // len(self._rates)
-            own, rows = self._parameters[start * each : stop * each], slice(None)
-        memories = [self.memory_of(parameter) for parameter in own]
-        means = ([memory[key][rows] for memory in memories] for key in ("exp_avg", "exp_avg_sq"))
-        view = [parameter[rows] for parameter in own], *means, [memory["step"] for memory in memories]
-        self._views[start, stop] = view
-        return view
+    @torch.no_grad()
+    def descend(self, gradients: Sequence[Tensor], max_norm: float = math.inf) -> None:
+        """One step along the gradients of the parameters, scaled to a norm of at most `max_norm` a network."""
+        betas, eps = self._settings()
+        memories = [self.memory_of(parameter) for parameter in self._parameters]
+        steps = [memory["step"] for memory in memories]
+        private_torch.count_up_(steps)
+        moments = ([memory[key] for memory in memories] for key in ("exp_avg", "exp_avg_sq"))
+        tensors = [self._parameters, gradients, *moments]
+        for rate, (parameters, own, means, squares) in self._networks(tensors):
+            scale = _clip(own, max_norm) if max_norm < math.inf else None
+            given = parameters, own, means, squares, steps[: len(own)]
+            private_torch.adam_(*given, learning_rate=rate, betas=betas, eps=eps, scale=scale)
+
+    def _settings(self) -> tuple[tuple[float, float], float]:
+        group = self.param_groups[0]
+        return group["betas"], group["eps"]
+
+    def _networks(self, tensors: Sequence[Sequence[Tensor]]) -> Iterator[tuple[float, list[list[Tensor]]]]:
+        """A learning rate, and what belongs to it of each list of `tensors`: network by network, or all at once where
+        they lie in one tensor and learn alike."""
+        in_rows = len(self._parameters) == 1
+        if in_rows and len(set(self._rates)) == 1:
+            yield self._rates[0], [list(each) for each in tensors]
+            return
+        size = len(self._parameters) // len(self._rates)
+        for i, rate in enumerate(self._rates):
+            yield rate, [[each[0][i : i + 1]] if in_rows else list(each[i * size : (i + 1) * size]) for each in tensors]
 
     def memory_of(self, parameter: Tensor) -> dict[str, Tensor]:
         """A parameter's state, as Adam itself makes it at its first step."""
@@ -80,13 +73,6 @@ class Adam(torch.optim.Adam):
             memory["step"] = torch.zeros((), device=parameter.device)
             memory["exp_avg"], memory["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         return memory
-
-
-def _is_large(gradient: list[Tensor]) -> bool:
-    """Whether it is that of one large network on a CPU."""
-    first = gradient[0]
-    alone = len(gradient) == len(first) == 1 and first.shape[1] >= LARGE
-    return alone and first.device.type == "cpu" and first.dtype == torch.float32
 
 
 def _clip(gradient: list[Tensor], max_norm: float) -> Tensor | None:

@@ -17,11 +17,12 @@ from bsrs.agents.agent import Array, times_due
 from bsrs.agents.comparators import MUNCHAUSEN_TEMPERATURE, Comparators, Ingredients
 from bsrs.agents.heads import Heads
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs, target_interval
-from bsrs.agents.nature import MINATAR, NATURE, SMALL, ConvTape, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP, Tape
+from bsrs.agents.nature import MINATAR, NATURE, SMALL, PatchConv, StackedConv
+from bsrs.agents.networks import StackedMLP
 from bsrs.agents.population import Population, generators, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
+from bsrs.agents.tapes import Tape
 from bsrs.config.agents import DQNConfig
 from bsrs.envs import EnvSpec, require_discrete
 from bsrs.errors import BadInput
@@ -112,7 +113,7 @@ class DQNAgent:
     def greedy(self, obs: Array) -> Array:
         return self.q_values(obs).argmax(axis=-1)  # type: ignore[no-any-return]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def q_values(self, obs: Array) -> Array:
         """Q of every action: (P, n, *obs) -> (P, n, A)."""
         output = self.online(self._as_input(torch.from_numpy(obs)))
@@ -160,10 +161,10 @@ class DQNAgent:
         grad_chosen = error.clamp_(-1, 1).div_(self.config.batch_size)
         grad_q = torch.zeros_like(q).scatter_(-1, taken, grad_chosen.unsqueeze(-1))  # (P, B, A)
         grad_output = grad_q if self._heads is None else self._heads.gradient(grad_q)
-        self.optimizer.descend(tape.gradients(grad_output), self.config.max_grad_norm)
+        self.optimizer.learn(tape, grad_output, self.config.max_grad_norm)
         self.population.diagnostics.add(q.amax(dim=-1), q_chosen, target, shaping_term)
 
-    def _passes(self, batch: Batch, step: int) -> tuple[Tape | ConvTape, Passes]:
+    def _passes(self, batch: Batch, step: int) -> tuple[Tape, Passes]:
         """What the networks say of a batch, and how the online one came to it at s.
 
         Where passes are matrix products, the online network takes s and s' at once.
@@ -172,7 +173,7 @@ class DQNAgent:
         asked = self._asks_next or (shaped and self._td.asks_online)
         next_output = None
         if isinstance(self.online, StackedConv):
-            tape: Tape | ConvTape = self.online.record(batch.obs)
+            tape: Tape = self.online.record(batch.obs)
             next_output = self.online(batch.next_obs) if asked else None
             next_target = self.target(batch.next_obs)
         else:
@@ -227,7 +228,7 @@ class DQNAgent:
             least=None if least is None else value(least, self.config.temperature),
         )
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target network: (P, N, *obs) -> (P, N) each."""
         inputs = self.online.prepare(self._as_input(obs))

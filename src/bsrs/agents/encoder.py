@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bsrs.agents.nature import MINATAR, SMALL, ConvTape, StackedConv
-from bsrs.agents.networks import Tape
+from bsrs.agents.nature import MINATAR, SMALL, StackedConv
 from bsrs.agents.population import generators
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
+from bsrs.agents.tapes import RecordedTape, Tape
 from bsrs.config.agents import ActorCriticConfig
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
@@ -28,7 +28,7 @@ class Encoder:
         self.network: StackedConv | None = None
         self.size = spec.obs_shape[0]
         """Numbers of one observation, as actors and critics take it."""
-        self._tape: ConvTape | None = None
+        self._tape: RecordedTape | None = None
         self._factor = 1 / spec.obs_scale
         if spec.is_image:
             if any(config.potential == "static" for config in configs):
@@ -57,7 +57,6 @@ class Encoder:
         assert self._tape is not None
         grad_input = critics.input_gradient(grad_q)[..., : self.size]  # (P * n, B, O)
         members, rows, _ = self._tape.output.shape
-        with torch.inference_mode(False), torch.no_grad():
-            grad_features = grad_input.reshape(members, -1, rows, self.size).clone().sum(dim=1)  # (P, B, O)
-            stacks["encoder"].adam.descend(self._tape.gradients(grad_features))
+        grad_features = grad_input.reshape(members, -1, rows, self.size).sum(dim=1)  # (P, B, O)
+        stacks["encoder"].adam.learn(self._tape, grad_features)
         self._tape = None

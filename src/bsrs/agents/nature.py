@@ -13,12 +13,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bsrs.agents.networks import Array, Gradients, Products, Weights
+from bsrs.agents.networks import Products, Weights
+from bsrs.agents.tapes import Array, RecordedTape
 
 
 @dataclass(frozen=True)
@@ -39,24 +38,6 @@ class ConvShape:
 NATURE = ConvShape(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512)
 SMALL = ConvShape(((16, 8, 4), (32, 4, 2)), 256)
 MINATAR = ConvShape(((16, 3, 1),), 128)
-
-
-@dataclass(frozen=True)
-class ConvTape:
-    """One pass through P networks, and the gradients of their parameters for one of its output."""
-
-    output: Tensor  # (P, B, outputs)
-    _recorded: Tensor
-    _parameters: list[nn.Parameter]
-
-    def gradients(self, grad_output: Tensor) -> Gradients:
-        found = [
-            gradient.contiguous(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient.contiguous()
-            for gradient in torch.autograd.grad(self._recorded, self._parameters, grad_output)
-        ]
-        each = len(found) // len(self.output)
-        for member in range(len(self.output)):
-            yield slice(member, member + 1), found[member * each : (member + 1) * each]
 
 
 class StackedConv(nn.Module):
@@ -87,11 +68,16 @@ class StackedConv(nn.Module):
             return self.members[0](obs[0]).unsqueeze(0)  # type: ignore[no-any-return]
         return torch.stack([member(x) for member, x in zip(self.members, obs, strict=True)])
 
-    def record(self, obs: Tensor) -> ConvTape:
+    def record(self, obs: Tensor) -> RecordedTape:
         """`forward`, with what its gradients need."""
-        with torch.enable_grad():
-            q = self(obs)
-        return ConvTape(q.detach(), q, list(self.parameters()))
+        return RecordedTape.of(self, obs, list(self.parameters()), _channels_last)
+
+
+def _channels_last(gradients: Sequence[Tensor]) -> list[Tensor]:
+    return [
+        gradient.contiguous(memory_format=torch.channels_last) if gradient.ndim == 4 else gradient.contiguous()
+        for gradient in gradients
+    ]
 
 
 class PatchConv(Products):
@@ -116,7 +102,7 @@ class PatchConv(Products):
         self._pixels = windows.movedim(0, -1).flatten()  # of all patches, in the order of the products
         self._patch_size = kernel**2 * obs_shape[0]
         self._obs_shape, self.stem = obs_shape, (self._patch_size + 1) * self._channels
-        self._spans: NDArray[np.uint32] | None = None
+        self._spans: Array | None = None
         networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
         each = [self.converted(network.state_dict()) for network in networks]
         super().__init__(Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device))
@@ -132,19 +118,12 @@ class PatchConv(Products):
         patches = obs.reshape(members * rows, -1).index_select(1, self._pixels)
         return patches.view(members, -1, self._patch_size)
 
-    def stem_pass(self, x: Tensor) -> Tensor:
-        from bsrs.agents import sparse_conv  # here, because numba takes a while to import
-
+    def spans(self) -> Array:
         if self._spans is None:
+            from bsrs.agents import sparse_conv  # here, because numba takes a while to import
+
             self._spans = sparse_conv.row_spans(self._obs_shape)
-        features = torch.empty(*x.shape[:2], int(self.sizes[0]))
-        sparse_conv.convolve(self._spans, x.numpy(), self.rows[:, : self.stem].numpy(), features.numpy())
-        return features
-
-    def stem_gradient(self, x: Array, features: Array, grad_features: Array, into: Array) -> None:
-        from bsrs.agents import sparse_conv
-
-        sparse_conv.gradient(self._spans, x, features, grad_features, into)
+        return self._spans
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in

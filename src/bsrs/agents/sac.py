@@ -26,10 +26,11 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, Values, learning_rate, members_configs
-from bsrs.agents.networks import Gradients, StackedMLP, Tape, Weights
+from bsrs.agents.networks import StackedMLP, Weights
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
+from bsrs.agents.tapes import Tape
 from bsrs.config.agents import SACConfig
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -47,15 +48,15 @@ class Sampled(NamedTuple):
     spread: Tensor  # (P, B, A): standard deviation * noise
     tape: Tape
 
-    def gradients(self, grad_action: Tensor, grad_log_prob: Tensor) -> Gradients:
-        """Of the actor's parameters, given those of the actions (P, B, A) and of each log-density (P, 1)."""
+    def grad_output(self, grad_action: Tensor, grad_log_prob: Tensor) -> Tensor:
+        """Of what the actor puts out, given that of the actions (P, B, A) and of each log-density (P, 1)."""
         slope = 1 - self.action.square()  # of tanh
         grad_log_prob = grad_log_prob.unsqueeze(-1)  # (P, 1, 1)
         grad_mean = (grad_action + grad_log_prob * 2 * self.action / (slope + _TINY)) * slope
         grad_log_std = grad_mean * self.spread - grad_log_prob
         log_std = self.tape.output.chunk(2, dim=-1)[1]
         inside = (log_std > LOG_STD_RANGE[0]) & (log_std < LOG_STD_RANGE[1])
-        return self.tape.gradients(torch.cat((grad_mean, grad_log_std * inside), dim=-1))
+        return torch.cat((grad_mean, grad_log_std * inside), dim=-1)
 
 
 class Temperatures:
@@ -118,11 +119,11 @@ class SACAgent:
         if step < self.config.learning_starts:
             return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
         noise = self.population.noise("exploration", *shape)
-        with torch.inference_mode():
+        with torch.no_grad():
             action = self.sampled(self._features(obs), noise).action
         return self.actions.to_env(action.cpu().numpy())
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def greedy(self, obs: Array) -> Array:
         return self.actions.to_env(self.mean_action(self.actor, self._features(obs)).cpu().numpy())
 
@@ -133,7 +134,7 @@ class SACAgent:
         """The actors' actions without exploration: (P, B, O) -> (P, B, A)."""
         return actor(obs)[..., : self.actions.size].tanh()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.sent(torch.from_numpy(self.actions.from_env(action)))
@@ -156,7 +157,7 @@ class SACAgent:
         batch = self.population.draw()._replace(noise=noise)
         return batch if self.encoder.network is None else self.encoder.encode(batch)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One update of the temperature, the critics, the actor and the target critics."""
         alpha = self.temperatures()  # (P, 1)
@@ -187,7 +188,7 @@ class SACAgent:
     def _update_alpha(self, log_prob: Tensor) -> None:
         """One step of the temperature towards the target entropy."""
         grad_log_alpha = -(log_prob + self._target_entropy).mean(dim=-1, keepdim=True)  # (P, 1)
-        self._stacks["temperatures"].adam.descend([(slice(0, self.members), [grad_log_alpha])])
+        self._stacks["temperatures"].adam.descend([grad_log_alpha])
 
     def _update_critics(
         self, batch: Batch, current: Sampled, alpha: Tensor, step: int
@@ -212,7 +213,7 @@ class SACAgent:
         grad_q = (q - target).div_(self.config.batch_size)  # (P, n, B)
         if self.encoder.network is not None:
             self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
-        self._stacks["critics"].adam.descend(tape.gradients(grad_q.view_as(tape.output)))
+        self._stacks["critics"].adam.learn(tape, grad_q.view_as(tape.output))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
     def _ingredients(
@@ -249,10 +250,10 @@ class SACAgent:
         grad_input = tape.input_gradient(grad_q.view_as(tape.output))  # (P * n, B, O + A)
         grad_input = grad_input.view(self.members, -1, *grad_input.shape[1:])  # (P, n, B, O + A)
         grad_action = grad_input[..., -self.actions.size :].sum(dim=1)  # (P, B, A)
-        self._stacks["policy"].adam.descend(current.gradients(grad_action, alpha / size))
+        self._stacks["policy"].adam.learn(current.tape, current.grad_output(grad_action, alpha / size))
         return q.squeeze(1) - alpha * current.log_prob
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target critics, without entropy, as returns are: (P, N, O) -> (P, N) each."""
         obs = self.encoder.features(obs)

@@ -37,37 +37,36 @@ def _nonzero(image, active):
     return count
 
 
-@njit("(u4[:, :, ::1], f4[:, :, ::1], f4[:, :], f4[:, :, ::1])", cache=True, nogil=True, fastmath={"contract"})
+@njit(fastmath={"contract"})
 def convolve(spans, images, numbers, out):
-    """relu(convolution) of every member's `images` (P, B, C * H * W) into `out` (P, B, positions * FEATURES); its
-    `numbers` are the weights (row, column, C, FEATURES) and the bias (FEATURES,)."""
-    members, rows, size = out.shape
-    start, sums = np.empty(size, np.float32), np.empty(size, np.float32)
-    active = np.empty(images.shape[2] + 1, np.uint32)
-    for p in range(members):
-        weight = np.ascontiguousarray(numbers[p, :-FEATURES]).reshape(KERNEL, KERNEL, -1, FEATURES)
-        turned = np.ascontiguousarray(weight[:, ::-1].transpose(2, 0, 1, 3)).ravel()
-        for k in range(size):
-            start[k] = numbers[p, numbers.shape[1] - FEATURES + k % FEATURES]
-        for b in range(rows):
-            for k in range(size):
-                sums[k] = start[k]
-            for i in range(_nonzero(images[p, b], active)):
-                at = active[i]
-                value = images[p, b, at]
-                for row in range(KERNEL):
-                    place, of_weight = spans[at, row, 0], spans[at, row, 1]
-                    for k in range(spans[at, row, 2]):
-                        sums[place + _U(k)] += value * turned[of_weight + _U(k)]
-            result = out[p, b]
-            for k in range(size):
-                result[k] = max(sums[k], np.float32(0))
-
-
-@njit("(u4[:, :, ::1], f4[:, ::1], f4[:, ::1], f4[:, ::1], f4[::1])", cache=True, nogil=True, fastmath={"contract"})
-def gradient(spans, images, out, grad_out, into):
-    """Of one member's numbers, given that of `out`."""
+    """relu(convolution) of `images` (B, C * H * W) into `out` (B, positions * FEATURES); `numbers` are the weights
+    (row, column, C, FEATURES) and the bias (FEATURES,)."""
     rows, size = out.shape
+    start, sums = np.empty(size, np.float32), np.empty(size, np.float32)
+    active = np.empty(images.shape[1] + 1, np.uint32)
+    weight = numbers[:-FEATURES].reshape(KERNEL, KERNEL, -1, FEATURES)
+    turned = np.ascontiguousarray(weight[:, ::-1].transpose(2, 0, 1, 3)).ravel()
+    for k in range(size):
+        start[k] = numbers[len(numbers) - FEATURES + k % FEATURES]
+    for b in range(rows):
+        for k in range(size):
+            sums[k] = start[k]
+        for i in range(_nonzero(images[b], active)):
+            at = active[i]
+            value = images[b, at]
+            for row in range(KERNEL):
+                place, of_weight = spans[at, row, 0], spans[at, row, 1]
+                for k in range(spans[at, row, 2]):
+                    sums[place + _U(k)] += value * turned[of_weight + _U(k)]
+        result = out[b]
+        for k in range(size):
+            result[k] = max(sums[k], np.float32(0))
+
+
+@njit(fastmath={"contract"})
+def gradient(spans, images, out, grad_out, into):
+    """Of the numbers, given that of the first rows of `out`."""
+    rows, size = grad_out.shape
     sums, bias, grad = np.zeros(len(into) - FEATURES, np.float32), into[-FEATURES:], np.empty(size, np.float32)
     active = np.empty(images.shape[1] + 1, np.uint32)
     bias[:] = 0

@@ -26,10 +26,11 @@ from bsrs.agents.actor_critic import (
 from bsrs.agents.agent import Array, Transition
 from bsrs.agents.comparators import Comparators, Ingredients
 from bsrs.agents.members import MemberTargets, learning_rate, members_configs
-from bsrs.agents.networks import StackedMLP, Tape
+from bsrs.agents.networks import StackedMLP
 from bsrs.agents.population import Population, stacked
 from bsrs.agents.replay import Batch
 from bsrs.agents.stack import Stack
+from bsrs.agents.tapes import Tape
 from bsrs.config.agents import TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.shaping import Shaping
@@ -93,20 +94,20 @@ class TD3Agent:
         if step < self.config.learning_starts:
             return self.actions.to_env(stacked([rng.uniform(-1, 1, shape).astype(np.float32) for rng in rngs]))
         noise = self.population.noise("exploration", *shape)
-        with torch.inference_mode():
+        with torch.no_grad():
             action = mean_action(self.actor, self._features(obs))
             if self.config.exploration_noise:
                 action.add_(noise, alpha=self.config.exploration_noise).clamp_(-1, 1)
         return self.actions.to_env(action.cpu().numpy())
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def greedy(self, obs: Array) -> Array:
         return self.actions.to_env(mean_action(self.actor, self._features(obs)).cpu().numpy())
 
     def _features(self, obs: Array) -> Tensor:
         return self.encoder.features(self.population.sent(torch.from_numpy(obs)))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def q_values(self, obs: Array, action: Array) -> Array:
         """Q of every critic at actions in the env's units: (P, n, O), (P, n, A) -> (P, critics, n)."""
         inside = self.population.sent(torch.from_numpy(self.actions.from_env(action)))
@@ -129,7 +130,7 @@ class TD3Agent:
         batch = self.population.draw()._replace(noise=noise)
         return batch if self.encoder.network is None else self.encoder.encode(batch)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def gradient_step(self, batch: Batch, step: int) -> None:
         """One update of the critics, and of the actor and the targets if they are due."""
         self.population.updates += 1
@@ -175,7 +176,7 @@ class TD3Agent:
         grad_q = (q - target).mul_(2 / self.config.batch_size)  # (P, n, B)
         if self.encoder.network is not None:
             self.encoder.learn(tape, grad_q.view_as(tape.output), self._stacks)
-        self.critic_optimizer.descend(tape.gradients(grad_q.view_as(tape.output)))
+        self.critic_optimizer.learn(tape, grad_q.view_as(tape.output))
         return q, target, term if term.ndim == 2 else term.mean(dim=1)
 
     def _ingredients(self, batch: Batch, next_action: Tensor, next_q: Tensor) -> Ingredients:
@@ -199,10 +200,10 @@ class TD3Agent:
         grad_q = torch.full_like(tape.output, -1 / self.config.batch_size)
         grad_action = tape.input_gradient(grad_q)[..., -self.actions.size :]  # (P, B, A)
         grad_output = grad_action * (1 - policy.action.square())  # tanh' = 1 - tanh^2
-        self.actor_optimizer.descend(policy.tape.gradients(grad_output))
+        self.actor_optimizer.learn(policy.tape, grad_output)
         return tape.output.squeeze(-1)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _both_values(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """V of the online and the target networks: (P, N, O) -> (P, N) each."""
         obs = self.encoder.features(obs)

@@ -222,26 +222,33 @@ def operations(call: Callable[[], object]) -> float:
     counts = {linear: lambda x, weight, *_, **__: 2 * math.prod(x) * weight[0]}
     products = 0.0
 
-    def forward(*args: Any) -> None:
-        nonlocal products
-        _, x, _, numbers, sizes, *_ = args
-        products += 2 * x.shape[1] * len(numbers) * (sizes[:-1] @ sizes[1:])
-        kernels[0](*args)
+    def counting(kernel: Callable[..., Any], passes: Callable[..., float]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            nonlocal products
+            products += 2 * passes(*args)
+            return kernel(*args)
 
-    def backward(*args: Any) -> None:
-        nonlocal products
-        *_, sizes, grad_output, into, grad_input = args
+        return counted
+
+    def forward(_sgemm: int, _spans: Any, _stem: int, x: Any, _each: int, numbers: Any, sizes: Any, *_: Any) -> float:
+        return float(x.shape[1] * len(numbers) * (sizes[:-1] @ sizes[1:]))
+
+    def learn(_sgemm: int, _spans: Any, stem: int, *others: Any) -> float:
+        _, _, numbers, sizes, _, _, grad_output, *_ = others
         layers = sizes[:-1] * sizes[1:]
-        products += (
-            2 * len(grad_output) * (layers[0 if grad_input.size else 1 :].sum() + layers.sum() * (into.size > 0))
-        )
-        kernels[1](*args)
+        return float(grad_output.shape[1] * len(numbers) * (layers.sum() + layers[0 if stem else 1 :].sum()))
 
-    kernels = compiled.forward, compiled.backward
-    compiled.forward, compiled.backward = forward, backward
+    def input_gradient(*args: Any) -> float:
+        *_, sizes, grad_output, _ = args
+        return float(grad_output.shape[0] * grad_output.shape[1] * (sizes[:-1] @ sizes[1:]))
+
+    kernels = {passes.__name__: getattr(compiled, passes.__name__) for passes in (forward, learn, input_gradient)}
+    for passes in (forward, learn, input_gradient):
+        setattr(compiled, passes.__name__, counting(kernels[passes.__name__], passes))
     try:
         with FlopCounterMode(display=False, custom_mapping=counts) as counter:
             call()
     finally:
-        compiled.forward, compiled.backward = kernels
+        for name, kernel in kernels.items():
+            setattr(compiled, name, kernel)
     return float(counter.get_total_flops() + products)
