@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from bsrs.shaping import Returned
 
@@ -55,6 +54,8 @@ class RecentReturns:
 
 def _returns(stretch: Stretch, start: int, end: int, gamma: float) -> tuple[NDArray[Any], ...]:
     """Of one episode: rows of states, the discounted rewards from each on, and the discount of what comes after."""
+    from scipy.signal import lfilter  # here, because it takes a second to import
+
     length = end - start
     at = np.linspace(0, length - 1, min(STATES, length)).astype(int)
     summed = lfilter([1.0], [1.0, -gamma], stretch.reward[start:end][::-1].astype(float))[::-1]
