@@ -31,7 +31,7 @@ _COPIES = 4
 _ROUNDING = 1e-4
 
 
-class Policy(nn.Module):
+class GreedyPolicy(nn.Module):
     """(B, ...) observations as the env gives them -> (B,) or (B, A) greedy actions as the env takes them.
 
     What an env gives as a Dict, Tuple or Discrete is expected flattened, as `gymnasium.spaces.flatten` does it.
@@ -71,7 +71,7 @@ def export_policy(agent: Agent, spec: EnvSpec, path: Path, format: Format) -> st
     """Write the greedy policy, and check its actions against the agent's own; a sentence about it."""
     if format not in SUFFIX:
         raise BadInput(f"the format is {format!r}; expected onnx or torchscript")
-    policy = Policy(agent, spec).eval().requires_grad_(False).cpu()
+    policy = GreedyPolicy(agent, spec).eval().requires_grad_(False).cpu()
     batches = list(_observations(agent, spec))
     path.parent.mkdir(parents=True, exist_ok=True)
     with _quiet():
@@ -79,7 +79,7 @@ def export_policy(agent: Agent, spec: EnvSpec, path: Path, format: Format) -> st
     return f"{path}: {_check(act, agent, spec, batches)}"
 
 
-def _to_onnx(policy: Policy, example: Array, path: Path) -> Callable[[Array], Array]:
+def _to_onnx(policy: GreedyPolicy, example: Array, path: Path) -> Callable[[Array], Array]:
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxruntime", "onnxscript")):
         raise MissingExtra("an ONNX file", "onnx")
     import onnxruntime
@@ -99,7 +99,7 @@ def _to_onnx(policy: Policy, example: Array, path: Path) -> Callable[[Array], Ar
     return lambda obs: np.asarray(session.run(["action"], {"obs": obs})[0])
 
 
-def _to_torchscript(policy: Policy, example: Array, path: Path) -> Callable[[Array], Array]:
+def _to_torchscript(policy: GreedyPolicy, example: Array, path: Path) -> Callable[[Array], Array]:
     torch.jit.trace(policy, torch.from_numpy(example)).save(str(path))  # type: ignore[no-untyped-call]
     loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
     return lambda obs: np.asarray(loaded(torch.from_numpy(obs)))

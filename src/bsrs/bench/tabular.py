@@ -48,8 +48,8 @@ TABLES: dict[str, Callable[[], MDP]] = {
 CLASSICS = tuple(TABLES)[:11]  # what people try first
 GAMMAS = (0.9, 0.99, 0.999)
 HORIZONS = (0.5, 0.9, 0.99, 0.999, 0.9999)
-Case = tuple[str, float]  # a table and a discount
-QUICK: tuple[Case, ...] = (
+TableCase = tuple[str, float]  # a table and a discount
+QUICK: tuple[TableCase, ...] = (
     *(("paper", gamma) for gamma in GAMMAS),
     *((table, 0.99) for table in ("FrozenLake", "CliffWalking", "Taxi")),
     ("20x20", 0.99),
@@ -57,7 +57,7 @@ QUICK: tuple[Case, ...] = (
     ("garnet 2000", 0.9),
     ("garnet 2000", 0.99),
 )
-FULL: tuple[Case, ...] = tuple(
+FULL: tuple[TableCase, ...] = tuple(
     (table, gamma)
     for table in (*CLASSICS, "20x20", "300x300", "1000x1000", "1000x1000 random rewards", "garnet 100000")
     for gamma in GAMMAS
@@ -70,7 +70,7 @@ MOST_STATES_TO_COUNT = 1_000  # by plain iteration
 class Plan:
     """What is run, how often, and how long a single solve may take."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[TableCase, ...]
     families: tuple[str, ...] = tuple(FAMILIES)
     rounds: int = 3
     limit: float = 30.0
@@ -123,7 +123,7 @@ def promise(table: str, horizons: Sequence[float]) -> list[dict[str, Any]]:
 
 
 @dataclass(eq=False)
-class Result:
+class SolverResult:
     """What one solver did."""
 
     solver: str
@@ -142,9 +142,9 @@ class Result:
         return f"{self.seconds[-1]:.4g} s" if self.seconds else "stopped"
 
 
-def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan, tell: Tell) -> dict[str, Result]:
+def _race(case: TableCase, contestants: Sequence[_Contestant], plan: Plan, tell: Tell) -> dict[str, SolverResult]:
     solvers = [(contestant, name) for contestant in contestants for name in contestant.prepare(case)]
-    results = {name: Result(name) for _, name in solvers}
+    results = {name: SolverResult(name) for _, name in solvers}
     for turn in range(plan.rounds):
         for contestant, name in rotated(solvers, turn):
             # One that took a long time is steady enough.
@@ -156,14 +156,14 @@ def _race(case: Case, contestants: Sequence[_Contestant], plan: Plan, tell: Tell
     return results
 
 
-def _take(contestant: _Contestant, result: Result) -> None:
+def _take(contestant: _Contestant, result: SolverResult) -> None:
     answer = contestant.run(result.solver)
     if answer is not None:
         result.seconds.append(answer.seconds)
         result.answer = answer
 
 
-def _check(case: Case, results: dict[str, Result]) -> None:
+def _check(case: TableCase, results: dict[str, SolverResult]) -> None:
     """The distance of each answer from a solution a hundred times as exact, and of its policy's value."""
     mdp, gamma = TABLES[case[0]](), case[1]
     exact = solve(mdp, gamma, method="mpi", tol=TOL / 100, max_steps=1_000_000).value
@@ -181,7 +181,7 @@ def _check(case: Case, results: dict[str, Result]) -> None:
         result.policy_loss = float((exact - value).max()) / scale
 
 
-def _row(case: Case, result: Result, answer: Answer, arithmetic: float) -> dict[str, Any]:
+def _row(case: TableCase, result: SolverResult, answer: Answer, arithmetic: float) -> dict[str, Any]:
     share = None if answer.applications is None else answer.applications * arithmetic / result.median
     return {
         "mdp": case[0],
@@ -196,7 +196,7 @@ def _row(case: Case, result: Result, answer: Answer, arithmetic: float) -> dict[
     }
 
 
-def _best(case: Case, results: dict[str, Result]) -> list[dict[str, Any]]:
+def _best(case: TableCase, results: dict[str, SolverResult]) -> list[dict[str, Any]]:
     """Our fastest solver and the peers' fastest: how many times as long they take."""
     ours = [result for name, result in results.items() if name.startswith("bsrs")]
     peers = [result for name, result in results.items() if not name.startswith("bsrs")]
@@ -224,7 +224,7 @@ class _Family:
         self._family, self._threads = family, threads
         self._solvers: Solvers = {}
 
-    def prepare(self, case: Case) -> list[str]:
+    def prepare(self, case: TableCase) -> list[str]:
         """Make the solvers for this case; their names."""
         table, gamma = case
         self._solvers = FAMILIES[self._family](TABLES[table](), gamma, TOL, self._threads)
@@ -240,13 +240,13 @@ class _Contestant:
 
     def __init__(self, family: str, plan: Plan) -> None:
         self._family, self._plan = family, plan
-        self._case: Case | None = None
+        self._case: TableCase | None = None
         self._worker = self._started()
 
     def _started(self) -> Worker:
         return Worker(_Family, family=self._family, threads=self._plan.threads)
 
-    def prepare(self, case: Case) -> list[str]:
+    def prepare(self, case: TableCase) -> list[str]:
         """Make the solvers for this case; their names."""
         self._case = case
         self._worker.ask("prepare", case)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bsrs.cli.show import print_json, print_table, watch_residual
-from bsrs.config.tabular import SolveTable, SweepTable, Table, TableTheory
+from bsrs.config.tabular import SolveTable, SweepTable, TableProblem, TableTheory
 from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
 from bsrs.tabular.grids import GridMap, named_mdp
@@ -172,6 +172,6 @@ def _is_map(name: str) -> bool:
     return not name.startswith("garnet:") and "-v" not in name
 
 
-def _title(config: Table) -> str:
+def _title(config: TableProblem) -> str:
     maps = f", slip {config.slip:g}, goal {config.goal}s" if _is_map(config.map) else ""
     return f"{config.map}, gamma {config.gamma:g}{maps}"

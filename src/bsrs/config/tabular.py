@@ -22,7 +22,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Problem):
+class TableProblem(Problem):
     """What every command on tables needs."""
 
     map: str = "paper"
@@ -33,7 +33,7 @@ class Table(Problem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolveTable(Table):
+class SolveTable(TableProblem):
     """Solve one table exactly."""
 
     eta: tuple[float | str, ...] = ()
@@ -51,7 +51,7 @@ class SolveTable(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepTable(Table):
+class SweepTable(TableProblem):
     """Applications of the self-shaped operator to convergence, over shape-scales and random initialisations."""
 
     eta: tuple[float, ...] = (0.0, 0.05, 0.11, 0.2, 0.23, 0.33)
@@ -63,7 +63,7 @@ class SweepTable(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableTheory(Table):
+class TableTheory(TableProblem):
     """What can be said about eta beforehand."""
 
     eta: tuple[float, ...] = ()

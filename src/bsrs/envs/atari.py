@@ -11,7 +11,7 @@ from ale_py import Action as Button
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
-from bsrs.envs.single import Outcome
+from bsrs.envs.single import TimeStep
 
 STACK = 4
 SIDE = 84
@@ -75,7 +75,7 @@ class AtariSingle:
             raise ValueError(f"action {action} is not among the {self.n_actions} actions of this game")
         self._emulator.send(np.array([action]))
 
-    def receive(self) -> Outcome:
+    def receive(self) -> TimeStep:
         self._score = 0.0
         lost_life = self._finish()
         reward = self._score
@@ -89,7 +89,7 @@ class AtariSingle:
             truncated = False
         if self._training:
             reward = float(np.sign(reward))
-        return Outcome(self._stack, final, reward, terminated, truncated, self._score, self._over)
+        return TimeStep(self._stack, final, reward, terminated, truncated, self._score, self._over)
 
     def _new_game(self, seed: int | None) -> None:
         noops = 0

@@ -4,7 +4,7 @@ import numpy as np
 from minatar import Environment
 from numpy.typing import NDArray
 
-from bsrs.envs.single import Obs, Outcome
+from bsrs.envs.single import Obs, TimeStep
 
 # One colour per channel, black for none. Where objects share a cell the last channel is drawn.
 _COLOURS = np.array(
@@ -49,12 +49,12 @@ class MinAtarSingle:
     def send(self, action: int) -> None:
         self._action = self._actions[action]
 
-    def receive(self) -> Outcome:
+    def receive(self) -> TimeStep:
         reward, ended = self._game.act(self._action)
         obs = self._obs()
         ended = bool(ended)
         truncated = ended and self._ends_by_clock
-        return Outcome(obs, obs, float(reward), ended and not truncated, truncated, float(reward), ended)
+        return TimeStep(obs, obs, float(reward), ended and not truncated, truncated, float(reward), ended)
 
     def _obs(self) -> Obs:
         state: Obs = self._game.state()  # (10, 10, C)

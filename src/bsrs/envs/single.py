@@ -14,7 +14,7 @@ Obs = NDArray[Any]
 Action = Any  # an int, or a float vector
 
 
-class Outcome(NamedTuple):
+class TimeStep(NamedTuple):
     """What one action led to."""
 
     obs: Obs
@@ -39,7 +39,7 @@ class Single(Protocol):
 
     def reset(self, seed: int | None) -> Obs: ...
     def send(self, action: Action) -> None: ...
-    def receive(self) -> Outcome: ...
+    def receive(self) -> TimeStep: ...
     def render(self) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
 
@@ -62,7 +62,7 @@ class GymSingle:
     def send(self, action: Action) -> None:
         self._action = action + self._first_action if self._first_action else action
 
-    def receive(self) -> Outcome:
+    def receive(self) -> TimeStep:
         obs, reward, terminated, truncated, _ = self._env.step(self._action)
         reward = float(reward)
         if not math.isfinite(reward):
@@ -71,7 +71,7 @@ class GymSingle:
         # At the time limit Gymnasium may say both: the end of the task is the stronger word.
         truncated = bool(truncated and not terminated)
         terminated = bool(terminated)
-        return Outcome(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
+        return TimeStep(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
 
     def _read(self, raw: Any) -> Obs:
         as_it_is = self._is_array and type(raw) is np.ndarray and raw.shape == self._shape

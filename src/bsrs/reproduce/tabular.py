@@ -1,6 +1,6 @@
 """The paper's tabular figure, the same over discounts, slips and maps, and the model-free comparison beside them.
 
-Numbers first (`Study`), then ink and files: everything that is drawn stands in a CSV file too.
+Numbers first (`study`), then ink and files: everything that is drawn stands in a CSV file too.
 """
 
 import csv
@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.boards import board_of, draw_layer
-from bsrs.figures.curves import Curve as LearningLine
-from bsrs.figures.curves import learning_curves
+from bsrs.figures.curves import Curve, learning_curves
 from bsrs.figures.style import BLACK, BLUE, GREEN, ORANGE, new_figure, project_style, save
 from bsrs.figures.tabular import optima, relative_steps, steps_against_eta
 from bsrs.reproduce.relaxed_learning import ENVS, LearningCurve, compare_learning
@@ -31,7 +30,7 @@ LOWEST = -0.5  # the least eta drawn
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class EtaCurve:
     """Steps to convergence against eta on one table."""
 
     name: str
@@ -63,17 +62,17 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Numbers:
     """All numbers of the tabular experiments."""
 
-    paper: Curve
+    paper: EtaCurve
     limits: dict[str, float]
     adaptive: dict[str, float]  # mean applications over the same initialisations
-    robustness: dict[str, list[Curve]]  # what varies -> a curve for each value
+    robustness: dict[str, list[EtaCurve]]  # what varies -> a curve for each value
     learning: list[LearningCurve]
 
 
-def study() -> Study:
+def study() -> Numbers:
     """Solve everything."""
     mdp, gamma = grid_mdp("paper"), 0.8
     limits = {
@@ -88,10 +87,10 @@ def study() -> Study:
         rule: float(np.mean([solve(mdp, gamma, eta=rule, init=each).applications for each in init]))
         for rule in ADAPTIVE
     }
-    return Study(paper, limits, counts, _robustness(), compare_learning())
+    return Numbers(paper, limits, counts, _robustness(), compare_learning())
 
 
-def _robustness() -> dict[str, list[Curve]]:
+def _robustness() -> dict[str, list[EtaCurve]]:
     paper = GridMap.named("paper")
     maps = {
         "paper": grid_mdp(paper),
@@ -111,18 +110,18 @@ def _robustness() -> dict[str, list[Curve]]:
     }
 
 
-def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, patience: int = 2) -> Curve:
+def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, patience: int = 2) -> EtaCurve:
     """A run `patience` times as long as plain iteration is given up."""
     plain = solve(mdp, gamma, init=random_inits(mdp, range(1))[0]).applications
     counts, converged = count_steps(mdp, gamma, etas, seeds=range(inits), max_steps=patience * plain)
     steps = np.where(converged, counts, np.nan)
-    return Curve(name, gamma, etas, steps)
+    return EtaCurve(name, gamma, etas, steps)
 
 
 # --------------------------------------------------------------------------------------------------------------
 
 
-def write(numbers: Study, out: Path) -> list[Path]:
+def write(numbers: Numbers, out: Path) -> list[Path]:
     """Figures as PDF and PNG, numbers as CSV."""
     out.mkdir(parents=True, exist_ok=True)
     tables = {
@@ -142,7 +141,7 @@ def write(numbers: Study, out: Path) -> list[Path]:
     return files
 
 
-def _draw_paper(numbers: Study) -> Figure:
+def _draw_paper(numbers: Numbers) -> Figure:
     figure, ax = new_figure(6.4, 4.2)
     curve = numbers.paper
     steps_against_eta(ax, curve.etas, curve.steps, limits=numbers.limits, levels=numbers.adaptive)
@@ -151,7 +150,7 @@ def _draw_paper(numbers: Study) -> Figure:
     return figure
 
 
-def _draw_robustness(numbers: Study) -> Figure:
+def _draw_robustness(numbers: Numbers) -> Figure:
     figure, axes = new_figure(9.6, 7.2, 2, 2)
     for ax, (varied, curves) in zip(axes.flat, numbers.robustness.items(), strict=False):
         relative_steps(ax, curves[0].etas, {c.name: c.mean for c in curves}, title=f"different {varied}s")
@@ -162,11 +161,11 @@ def _draw_robustness(numbers: Study) -> Figure:
     return figure
 
 
-def _draw_learning(numbers: Study) -> Figure:
+def _draw_learning(numbers: Numbers) -> Figure:
     figure, axes = new_figure(9.6, 3.4, 1, 2)
     for ax, env in zip(axes, ENVS, strict=True):
         curves = [
-            LearningLine(curve.rule, colour, curve.steps, curve.error, line="--" if colour == ORANGE else "-")
+            Curve(curve.rule, colour, curve.steps, curve.error, line="--" if colour == ORANGE else "-")
             for curve, colour in zip([c for c in numbers.learning if c.env == env], RULE_COLOURS, strict=True)
         ]
         learning_curves(ax, curves, score="distance from V* (sup-norm)", legend="").set_title(env)
@@ -174,7 +173,7 @@ def _draw_learning(numbers: Study) -> Figure:
     return figure
 
 
-def findings(numbers: Study) -> list[str]:
+def findings(numbers: Numbers) -> list[str]:
     """What the figures say, in sentences with numbers."""
     paper = numbers.paper
     curves = [curve for group in numbers.robustness.values() for curve in group]
@@ -202,7 +201,7 @@ def _last(error: Interval) -> str:
     return str(Interval(error.estimate[-1], error.low[-1], error.high[-1]))
 
 
-def _paper_rows(numbers: Study) -> Iterable[dict[str, Any]]:
+def _paper_rows(numbers: Numbers) -> Iterable[dict[str, Any]]:
     for eta, steps in zip(numbers.paper.etas, numbers.paper.steps, strict=True):
         yield {"kind": "constant", "name": "", "eta": eta, "steps_mean": steps.mean(), "steps_std": steps.std(ddof=1)}
     for name, eta in numbers.limits.items():
@@ -211,7 +210,7 @@ def _paper_rows(numbers: Study) -> Iterable[dict[str, Any]]:
         yield {"kind": "adaptive", "name": name, "eta": "", "steps_mean": count, "steps_std": ""}
 
 
-def _robustness_rows(numbers: Study) -> Iterable[dict[str, Any]]:
+def _robustness_rows(numbers: Numbers) -> Iterable[dict[str, Any]]:
     for varied, curves in numbers.robustness.items():
         for curve in curves:
             for eta, mean in zip(curve.etas, curve.mean, strict=True):

@@ -20,7 +20,7 @@ from bsrs.sb3.shaper import ModelShaper, Transitions, reduce_as_plain
 from bsrs.sb3.values import Observations, map_obs
 
 
-class Step(NamedTuple):
+class RolloutStep(NamedTuple):
     """Where one step of the vector env led: the last observation of an episode where one ended."""
 
     next_obs: Any  # an array (N, ...), or a dict of arrays
@@ -34,7 +34,7 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
 
     def __init__(self, venv: Any) -> None:
         super().__init__(venv)
-        self.steps: list[Step] = []
+        self.steps: list[RolloutStep] = []
 
     def reset(self) -> Any:
         return self.venv.reset()
@@ -46,11 +46,11 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
             last = infos[index]["terminal_observation"]
             map_obs(lambda part, end, at=index: np.copyto(part[at : at + 1], end), next_obs, last)
         time_limit: np.ndarray = np.array([info.get("TimeLimit.truncated", False) for info in infos])
-        self.steps.append(Step(next_obs, rewards.copy(), dones & ~time_limit, dones & time_limit))
+        self.steps.append(RolloutStep(next_obs, rewards.copy(), dones & ~time_limit, dones & time_limit))
         return obs, rewards, dones, infos
 
 
-def shape_rollout(shaper: ModelShaper, buffer: Any, steps: list[Step], last_values: torch.Tensor) -> np.ndarray:
+def shape_rollout(shaper: ModelShaper, buffer: Any, steps: list[RolloutStep], last_values: torch.Tensor) -> np.ndarray:
     """The shaped rewards of a rollout of T steps in N envs, (T, N). `last_values` is V after the last step."""
     if not shaper.is_always_active and not shaper.eta():
         return np.asarray(buffer.rewards)

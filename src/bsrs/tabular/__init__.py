@@ -1,16 +1,16 @@
 """Exact theory on tables: MDPs, operators, solvers, limits, sampled learning."""
 
 from bsrs.tabular.grids import GridMap, grid_mdp
-from bsrs.tabular.iterate import Batch, solve_many
+from bsrs.tabular.iterate import Solutions, solve_many
 from bsrs.tabular.mdp import MDP
 from bsrs.tabular.operators import bellman, expected_next, greedy_policy, relaxed_bellman, shaped_bellman, state_value
 from bsrs.tabular.solve import Solution, solve
 
 __all__ = [
     "MDP",
-    "Batch",
     "GridMap",
     "Solution",
+    "Solutions",
     "bellman",
     "expected_next",
     "greedy_policy",

@@ -25,7 +25,7 @@ DIVERGENCE = 1e8
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Solutions:
     """The ends of K iterations that ran side by side."""
 
     q: Floats  # (K, S, A)
@@ -45,7 +45,7 @@ def solve_many(
     temperature: float = 0.0,
     dtype: Any = np.float64,
     watch: Watch | None = None,
-) -> Batch:
+) -> Solutions:
     """K iterations at once: `eta` is (K,) or (K, S), `init` is (K, S, A). Each one stops on its own."""
     check_gamma(gamma)
     first = np.asarray(init)
@@ -77,7 +77,7 @@ def solve_many(
             ends[running[ended]] = np.moveaxis(q[..., ended], -1, 0)
             running, q, scales = running[~ended], q[..., ~ended], scales[:, ~ended]
     ends[running] = np.moveaxis(q, -1, 0)
-    return Batch(ends, applications, np.array(history).reshape(-1, len(first)), outcomes)
+    return Solutions(ends, applications, np.array(history).reshape(-1, len(first)), outcomes)
 
 
 def relaxed_iteration(
