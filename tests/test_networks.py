@@ -152,15 +152,6 @@ def test_members_with_rates_of_their_own_learn_as_each_does_alone(per_member: in
                 torch.testing.assert_close(mine[name], expected[name], atol=1e-7, rtol=1e-5)
 
 
-def test_a_large_network_is_compiled_if_it_is_made_on_one_thread_and_stays_so() -> None:
-    for threads, hidden, kind in ((1, LARGE, CompiledTape), (2, LARGE, RecordedTape), (2, (16, 8), CompiledTape)):
-        torch.set_num_threads(threads)
-        stack = StackedMLP((5, *hidden, 1), generators(0, 1))
-        torch.set_num_threads(3 - threads)
-        assert type(stack.record(torch.rand(2, 3, 5))) is kind
-        assert type(stack.part(slice(0, 1)).record(torch.rand(1, 3, 5))) is kind
-
-
 def test_a_members_weights_do_not_depend_on_its_company() -> None:
     alone, together = StackedMLP((3, 8, 2), generators(5)), StackedMLP((3, 8, 2), generators(4, 5, 6))
     one, three = alone.weights.numbers, together.weights.numbers

@@ -29,18 +29,15 @@ class Adam(torch.optim.Adam):
         if isinstance(tape, RecordedTape):
             self.descend(tape.gradients(grad_output), max_norm)
             return
-        (betas, eps), memory = self._settings(), self.memory_of(self._parameters[0])
+        memory, group = self.memory_of(self._parameters[0]), self.param_groups[0]
         step = memory["step"].add_(1).item()
-        past = [1 - beta**step for beta in betas]
-        settings = betas[1], *(1 - beta for beta in betas), past[1] ** -0.5, eps
-        sizes = (self._rates / past[0]).astype(np.float32)
-        means, squares = memory["exp_avg"], memory["exp_avg_sq"]
-        tape.learn(grad_output, means, squares, sizes, np.array(settings, np.float32), max_norm)
+        settings = np.array((step, *group["betas"], group["eps"], max_norm))
+        tape.learn(grad_output, memory["exp_avg"], memory["exp_avg_sq"], self._rates, settings)
 
     @torch.no_grad()
     def descend(self, gradients: Sequence[Tensor], max_norm: float = math.inf) -> None:
         """One step along the gradients of the parameters, scaled to a norm of at most `max_norm` a network."""
-        betas, eps = self._settings()
+        group = self.param_groups[0]
         memories = [self.memory_of(parameter) for parameter in self._parameters]
         steps = [memory["step"] for memory in memories]
         private_torch.count_up_(steps)
@@ -49,11 +46,7 @@ class Adam(torch.optim.Adam):
         for rate, (parameters, own, means, squares) in self._networks(tensors):
             scale = _clip(own, max_norm) if max_norm < math.inf else None
             given = parameters, own, means, squares, steps[: len(own)]
-            private_torch.adam_(*given, learning_rate=rate, betas=betas, eps=eps, scale=scale)
-
-    def _settings(self) -> tuple[tuple[float, float], float]:
-        group = self.param_groups[0]
-        return group["betas"], group["eps"]
+            private_torch.adam_(*given, learning_rate=rate, betas=group["betas"], eps=group["eps"], scale=scale)
 
     def _networks(self, tensors: Sequence[Sequence[Tensor]]) -> Iterator[tuple[float, list[list[Tensor]]]]:
         """A learning rate, and what belongs to it of each list of `tensors`: network by network, or all at once where

@@ -45,7 +45,7 @@ _NARROW = 16  # fewer columns than this take the library several times as long a
 
 
 @njit(fastmath={"reassoc", "contract"})
-def _to_few(x, weight, out, rows, fan_in, fan_out):
+def _narrow_product(x, weight, out, rows, fan_in, fan_out):
     """`out = x @ weight`, (rows, fan_in) @ (fan_in, fan_out), where fan_out is small."""
     columns = np.ascontiguousarray(weight).reshape(fan_in, fan_out).T.copy()
     for b in range(rows):
@@ -58,7 +58,7 @@ def _to_few(x, weight, out, rows, fan_in, fan_out):
 
 
 @njit(fastmath={"contract"})
-def _from_few(x, grad, out, rows, fan_in, fan_out):
+def _narrow_outer(x, grad, out, rows, fan_in, fan_out):
     """`out = x.T @ grad`, (fan_in, rows) @ (rows, fan_out), where fan_out is small."""
     columns = np.zeros((fan_out, fan_in), np.float32)
     for b in range(rows):
@@ -81,39 +81,54 @@ def _read(row):
     return seen
 
 
+@njit
+def _layer(sgemm, x, weight, bias, y, rows, relu):
+    """`y = x @ weight + bias`, with a ReLU or without."""
+    fan_out = len(bias)
+    fan_in, least, seen = len(weight) // fan_out, np.float32(0 if relu else -np.inf), np.float32(0)
+    if fan_out < _NARROW:
+        _narrow_product(x, weight, y, rows, fan_in, fan_out)
+    else:
+        seen = _read(weight)
+        _product(sgemm, x, _N, weight, _N, y, rows, fan_in, fan_out)
+    for b in range(rows):
+        out = y[b * fan_out : (b + 1) * fan_out]
+        for k in range(fan_out):
+            out[k] = max(out[k] + bias[k], least)
+    return seen
+
+
 @njit(
     "f4(u8, u4[:, :, ::1], i8, f4[:, :, ::1], i8, f4[:, :], i8[::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1])",
     cache=True,
     nogil=True,
 )
 def forward(sgemm, spans, stem, x, each, numbers, sizes, features, hidden, out):
-    """`each` networks on every batch of `x` (P, B, in): what their layers put out, into `hidden` and `out`. Where
-    there is one row of `hidden`, it is written again by every network.
+    """`each` networks on every batch of `x` (P, B, in): what their layers put out, into `hidden` and `out`.
 
-    Where the first `stem` numbers are those of a convolution, `x` are images, of which it makes `features`; elsewhere
-    these are `x`. The number that it returns means nothing: it is there so that `_read` is not left out.
+    `hidden` has room for all networks and rows, if it is to be kept, or for one network and some rows, which are then
+    computed so many at a time. Where the first `stem` numbers are those of a convolution, `x` are images, of which it
+    makes `features`; elsewhere these are `x`. The number that it returns means nothing: it is there so that `_read` is
+    not left out.
     """
     rows, last, seen = x.shape[1], len(sizes) - 2, np.float32(0)
+    units = sizes[1:-1].sum()
+    most = hidden.shape[1] // units if units else rows
     for network in range(len(numbers)):
-        row, batch, at, begin = numbers[network], network // each, stem, 0
+        row, batch = numbers[network], network // each
         if stem:
             sparse_conv.convolve(spans, x[batch], np.ascontiguousarray(row[:stem]), features[batch])
-        source, kept = features[batch].ravel(), hidden[min(network, len(hidden) - 1)]
-        for i in range(last + 1):
-            fan_in, fan_out = sizes[i], sizes[i + 1]
-            end = at + fan_in * fan_out
-            weight, bias = row[at:end], np.ascontiguousarray(row[end : end + fan_out])
-            y = out[network].ravel() if i == last else kept[begin : begin + rows * fan_out]
-            if fan_out < _NARROW:
-                _to_few(source, weight, y, rows, fan_in, fan_out)
-            else:
-                seen += _read(weight)
-                _product(sgemm, source, _N, weight, _N, y, rows, fan_in, fan_out)
-            least = np.float32(-np.inf if i == last else 0)
-            for b in range(rows):
-                for k in range(fan_out):
-                    y[b * fan_out + k] = max(y[b * fan_out + k] + bias[k], least)
-            source, at, begin = y, end + fan_out, begin + rows * fan_out
+        kept = hidden[min(network, len(hidden) - 1)]
+        for first in range(0, rows, most):
+            end_row = min(first + most, rows)
+            source, at, begin = features[batch, first:end_row].ravel(), stem, 0
+            for i in range(last + 1):
+                fan_in, fan_out = sizes[i], sizes[i + 1]
+                end = at + fan_in * fan_out
+                weight, bias = row[at:end], np.ascontiguousarray(row[end : end + fan_out])
+                y = out[network, first:end_row].ravel() if i == last else kept[begin : begin + most * fan_out]
+                seen += _layer(sgemm, source, weight, bias, y, end_row - first, i < last)
+                source, at, begin = y, end + fan_out, begin + most * fan_out
     return seen
 
 
@@ -130,14 +145,15 @@ def _backward(sgemm, x, hidden, all_rows, row, sizes, grad_output, into, grad_in
         source = hidden[begin : begin + rows * fan_in] if i > 0 else x.ravel()
         if len(into):
             if fan_out < _NARROW:
-                _from_few(source, gradient, into[at:end], rows, fan_in, fan_out)
+                _narrow_outer(source, gradient, into[at:end], rows, fan_in, fan_out)
             else:
                 _product(sgemm, source, _T, gradient, _N, into[at:end], fan_in, rows, fan_out)
             bias = into[end : end + fan_out]
             bias[:] = 0
             for b in range(rows):
+                of_row = gradient[b * fan_out : (b + 1) * fan_out]
                 for k in range(fan_out):
-                    bias[k] += gradient[b * fan_out + k]
+                    bias[k] += of_row[k]
         if i == 0 and not len(grad_input):
             return seen
         back = grad_input.ravel() if i == 0 else np.empty(rows * fan_in, np.float32)
@@ -151,27 +167,29 @@ def _backward(sgemm, x, hidden, all_rows, row, sizes, grad_output, into, grad_in
 
 
 @njit(error_model="numpy", fastmath={"reassoc", "contract"})
-def _adam(numbers, gradient, mean, square, rate, settings, max_norm):
-    """A step of Adam on one network's numbers, with the gradient scaled to a norm of at most `max_norm`.
+def _adam(numbers, gradient, mean, square, rate, settings):
+    """A step of Adam on one network's numbers. `settings` are the count of steps, both betas, epsilon, and the
+    largest norm of a gradient: a longer one is scaled to it.
 
-    `settings` are the second beta, what both leave to the new, the second moment's correction, epsilon.
     Where gradients are zero, the moments fall until they are so small that the processor takes many times as long for
     each: there they become zero.
     """
-    beta_square, new, new_square, correction, eps = settings
-    one, zero, tiny = np.float32(1), np.float32(0), np.float32(1e-36)
-    factor = one
+    step, beta, beta_square, eps, max_norm = settings
+    size = np.float32(rate / (1 - beta**step))
+    correction = np.float32((1 - beta_square**step) ** -0.5)
+    new, old_square, new_square = np.float32(1 - beta), np.float32(beta_square), np.float32(1 - beta_square)
+    zero, tiny, epsilon, factor = np.float32(0), np.float32(1e-36), np.float32(eps), np.float32(1)
     if max_norm < np.inf:
         total = zero
         for k in range(len(gradient)):
             total += gradient[k] * gradient[k]
-        factor = min(max_norm / (np.sqrt(total) + np.float32(1e-6)), one)
+        factor = min(np.float32(max_norm) / (np.sqrt(total) + np.float32(1e-6)), factor)
     for k in range(len(numbers)):
         g = gradient[k] * factor
         m = mean[k] + new * (g - mean[k])
-        v = square[k] * beta_square + new_square * g * g
+        v = square[k] * old_square + new_square * g * g
         mean[k], square[k] = m if abs(m) > tiny else zero, v if v > tiny else zero
-        numbers[k] -= rate * m / (np.sqrt(v) * correction + eps)
+        numbers[k] -= size * m / (np.sqrt(v) * correction + epsilon)
 
 
 @njit("f4(u8, f4[:, :, ::1], f4[:, ::1], i8, f4[:, :], i8[::1], f4[:, :, ::1], f4[:, :, ::1])", cache=True, nogil=True)
@@ -186,27 +204,11 @@ def input_gradient(sgemm, x, hidden, each, numbers, sizes, grad_output, into):
 
 @njit(
     "f4(u8, u4[:, :, ::1], i8, f4[:, :, ::1], i8, f4[:, ::1], i8[::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1],"
-    "f4[:, ::1], f4[:, ::1], f4[::1], f4[::1], f4)",
+    "f4[:, ::1], f4[:, ::1], f8[::1], f8[::1])",
     cache=True,
     nogil=True,
 )
-def learn(
-    sgemm,
-    spans,
-    stem,
-    x,
-    each,
-    numbers,
-    sizes,
-    features,
-    hidden,
-    grad_output,
-    means,
-    squares,
-    rates,
-    settings,
-    max_norm,
-):
+def learn(sgemm, spans, stem, x, each, numbers, sizes, features, hidden, grad_output, means, squares, rates, settings):
     """A step of Adam on every network, given the gradient of what the first rows of a pass put out. They come one after
     the other, so that what one has in the cache is used until its step is done."""
     rows, seen = grad_output.shape[1], np.float32(0)
@@ -218,5 +220,5 @@ def learn(
         seen += _backward(sgemm, *given, grad_output[i], gradient[stem:], grad_features)
         if stem:
             sparse_conv.gradient(spans, x[batch], features[batch], grad_features, gradient[:stem])
-        _adam(numbers[i], gradient, means[i], squares[i], rates[i], settings, max_norm)
+        _adam(numbers[i], gradient, means[i], squares[i], rates[i], settings)
     return seen

@@ -72,8 +72,8 @@ def _rows_of(x: Tensor, size: int) -> Tensor:
     return x if x.shape[-1] == size else x.reshape(len(x), -1, size)
 
 
-LARGE = 1 << 16
-"""How many parameters make a network large: with their gradient they fill much of a core's own cache."""
+ROWS_AT_ONCE = 256
+"""Where nothing is kept of a pass, so many rows go through all layers before the next: they stay in the cache."""
 
 
 class Products(ABC):
@@ -84,20 +84,15 @@ class Products(ABC):
 
     def __init__(self, weights: Weights) -> None:
         self.weights, numbers = weights, weights.numbers
-        self._on_cpu = numbers.device.type == "cpu" and numbers.dtype == torch.float32
-        pays = self.stem > 0 or numbers.shape[1] < LARGE or torch.get_num_threads() == 1
-        self.compiled = self._on_cpu and pays and private_torch.sgemm() != 0
-        """Whether passes are compiled calls, which use one thread between their products. It depends on PyTorch's
-        threads when the networks are made, so that a run does not change in the middle."""
+        on_cpu = numbers.device.type == "cpu" and numbers.dtype == torch.float32
+        self.compiled = on_cpu and private_torch.sgemm() != 0
+        """Whether passes are compiled calls, or operations of PyTorch."""
         self._arrange(slice(None))
 
     def _arrange(self, networks: slice) -> None:
         self.rows = self.weights.numbers[networks]
         self.layers = [(weight[networks], bias[networks]) for weight, bias in self.weights.layers(self.weights.numbers)]
         self.networks = len(self.rows)
-        largest = max(weight[0].numel() for weight, _ in self.layers)
-        fuses = self._on_cpu and not self.stem
-        self._many_rows = private_torch.LINEAR_RELU_PAYS / largest if fuses else math.inf
         behind = [weight.shape[1:] for weight, _ in self.layers[1 if self.stem else 0 :]]
         self.sizes = np.array([behind[0][0], *(fan_out for _, fan_out in behind)])
         self._hidden, self._outputs = int(self.sizes[1:-1].sum()), int(self.sizes[-1])
@@ -114,8 +109,6 @@ class Products(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """(P, B, ...) -> (P, B, out)"""
-        if x.shape[1] >= self._many_rows:
-            return torch.stack([self._fused(one, network) for network, one in enumerate(self._for_each(x))])
         if self.compiled:
             return self._record_compiled(self.prepare(x).contiguous(), keep=False).output
         return mlp(self._for_each(self.prepare(x)), self.layers)
@@ -143,7 +136,8 @@ class Products(ABC):
         members, rows, _ = x.shape
         images = x.numpy()
         features = np.empty((members, rows, self.sizes[0]), np.float32) if self.stem else images
-        hidden = np.empty((self.networks if keep else 1, rows * self._hidden), np.float32)
+        kept = (self.networks, rows) if keep else (1, min(rows, ROWS_AT_ONCE))
+        hidden = np.empty((kept[0], kept[1] * self._hidden), np.float32)
         output = np.empty((self.networks, rows, self._outputs), np.float32)
         each, numbers = self.networks // members, self.rows.numpy()
         given = Compiled(
@@ -151,17 +145,6 @@ class Products(ABC):
         )
         compiled.forward(*given, output)
         return CompiledTape(torch.from_numpy(output), given)
-
-    def _fused(self, x: Tensor, network: int) -> Tensor:
-        """One network on many rows: layers and ReLU as one operation where that pays."""
-        for i, (weight, bias) in enumerate(self.layers, start=1):
-            given = weight[network], bias[network, 0]
-            if i < len(self.layers) and len(x) * given[0].numel() >= private_torch.LINEAR_RELU_PAYS:
-                x = private_torch.linear_relu(x, *given)
-            else:
-                x = torch.addmm(given[1], x, given[0])
-                x = x.relu_() if i < len(self.layers) else x
-        return x
 
     def spans(self) -> Array:
         """What compiled code needs to know of the convolution, where there is one."""

@@ -2,7 +2,7 @@
 
 Every use is in this file, so that a new PyTorch is checked in one place. Tested with PyTorch 2.13; the same names and
 arguments have been there since 2.4, the oldest that the project takes. They are what `torch.optim.Adam(fused=True)`,
-`torch.nn.utils.clip_grad_norm_(foreach=True)` and the derivative of ReLU call themselves.
+`torch.nn.utils.clip_grad_norm_(foreach=True)` call themselves.
 """
 
 import ctypes
@@ -12,21 +12,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-
-
-def relu_backward_(grad: Tensor, output: Tensor) -> Tensor:
-    """Set `grad`, the gradient after a ReLU, to zero where its `output` is: in place, then it is the one before."""
-    torch.ops.aten.threshold_backward.grad_input(grad, output, 0, grad_input=grad)
-    return grad
-
-
-LINEAR_RELU_PAYS = 3 << 23 if torch._C._has_mkldnn else 1 << 63
-"""From how many multiplications on `linear_relu` is quicker than a product, a sum and a ReLU."""
-
-
-def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`relu(x @ weight + bias)` by oneDNN, which takes 8 to 14 % less time than MKL's product and a ReLU after it."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight.mT, bias, "relu", [], "")  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -49,14 +49,12 @@ class CompiledTape:
         compiled.input_gradient(*given, found.numpy())
         return found
 
-    def learn(
-        self, grad_output: Tensor, means: Tensor, squares: Tensor, rates: Array, settings: Array, max_norm: float
-    ) -> None:
+    def learn(self, grad_output: Tensor, means: Tensor, squares: Tensor, rates: Array, settings: Array) -> None:
         """A step of Adam, given the gradient of the output; see `Adam.learn`."""
         from bsrs.agents import compiled
 
         given = grad_output.contiguous().numpy(), means.numpy(), squares.numpy()
-        compiled.learn(*self._pass, *given, rates, settings, max_norm)
+        compiled.learn(*self._pass, *given, rates, settings)
 
 
 @dataclass(frozen=True, slots=True)

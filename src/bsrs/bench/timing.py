@@ -1,7 +1,6 @@
 """Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
 all see the same machine. What counts are ratios of medians."""
 
-import math
 import multiprocessing
 import resource
 import statistics
@@ -213,13 +212,10 @@ def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int =
 def operations(call: Callable[[], object]) -> float:
     """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them, and in what
     `bsrs.agents.compiled` computes."""
-    import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     from bsrs.agents import compiled
 
-    linear = torch.ops.mkldnn._linear_pointwise  # see bsrs.agents.private_torch
-    counts = {linear: lambda x, weight, *_, **__: 2 * math.prod(x) * weight[0]}
     products = 0.0
 
     def counting(kernel: Callable[..., Any], passes: Callable[..., float]) -> Callable[..., Any]:
@@ -246,7 +242,7 @@ def operations(call: Callable[[], object]) -> float:
     for passes in (forward, learn, input_gradient):
         setattr(compiled, passes.__name__, counting(kernels[passes.__name__], passes))
     try:
-        with FlopCounterMode(display=False, custom_mapping=counts) as counter:
+        with FlopCounterMode(display=False) as counter:
             call()
     finally:
         for name, kernel in kernels.items():
