@@ -131,23 +131,6 @@ def test_names_of_all_kinds_are_known():
     assert "Pong-v4" not in names  # refused by make
 
 
-def test_the_gymnasium_view():
-    envs = make("MountainCar-v0", 2, seed=0, training=True)
-    vector = envs.vector
-    assert isinstance(vector, gymnasium.vector.VectorEnv)
-    first, _ = vector.reset()
-    assert vector.observation_space.contains(first)
-    for _ in range(200):
-        obs, _, terminated, truncated, info = vector.step(vector.action_space.sample())
-    assert truncated.all()
-    assert not terminated.any()
-    np.testing.assert_array_equal(info["episode"]["r"], [-200, -200])
-    assert not np.array_equal(info["final_obs"], obs)
-    np.testing.assert_array_equal(vector.reset(seed=0)[0], first)
-    assert not np.array_equal(vector.reset(seed=1)[0], first)
-    assert vector.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
-
-
 @pytest.mark.parametrize("name", ["CartPole-v1", "MinAtar/Seaquest-v1", "PongNoFrameskip-v4"])
 def test_pictures(name):
     envs = make(name, 1, seed=0, training=False, render=True)

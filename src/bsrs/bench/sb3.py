@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from bsrs.bench.timing import matrix_rate, operations
-from bsrs.errors import MissingExtra
+from bsrs.errors import optional
 
 # Algorithm, env, gradient steps in a block: some 20 ms, and as many of TD3's steps with an actor update as without.
 CASES = (("DQN", "CartPole-v1", 10), ("TD3", "Pendulum-v1", 2))
@@ -29,13 +29,9 @@ def bench(quick: bool) -> dict[str, Any]:
 
 
 def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
-    try:
-        import stable_baselines3
-    except ImportError:
-        raise MissingExtra("bsrs bench sb3", "sb3") from None
+    algorithm = getattr(optional("stable_baselines3", "bsrs bench sb3", "sb3"), name)
     from bsrs.sb3 import shape
 
-    algorithm = getattr(stable_baselines3, name)
     plain, shaped, yardstick, auto = (_filled(algorithm, env_id) for _ in range(4))
     shape(shaped, eta=2.0)
     shape(auto, eta="auto")

@@ -4,7 +4,7 @@ from typing import Any
 
 from bsrs.config.agents import ActorCriticConfig
 from bsrs.config.training import OffPolicyConfig
-from bsrs.errors import MissingExtra
+from bsrs.errors import optional
 
 _SAME_NAME = (
     "batch_size",
@@ -24,10 +24,7 @@ _OF_ALGORITHM = {
 
 def sb3_model(algorithm: str, config: OffPolicyConfig) -> Any:
     """The model, ready to `learn`."""
-    try:
-        import stable_baselines3
-    except ImportError:
-        raise MissingExtra("bsrs bench", "sb3") from None
+    made = getattr(optional("stable_baselines3", "bsrs bench", "sb3"), algorithm.upper())
     settings = {name: getattr(config, name) for name in (*_SAME_NAME, *_OF_ALGORITHM[algorithm])}
     policy, policy_kwargs = "MlpPolicy", dict[str, Any](net_arch=list(config.hidden))
     if isinstance(config, ActorCriticConfig):
@@ -38,7 +35,6 @@ def sb3_model(algorithm: str, config: OffPolicyConfig) -> Any:
         policy_kwargs = {"net_arch": [], "features_extractor_class": _minatar_network()}
     elif "NoFrameskip" in config.env:
         policy, policy_kwargs = "CnnPolicy", {}
-    made = getattr(stable_baselines3, algorithm.upper())
     return made(policy, _env(config.env), **settings, policy_kwargs=policy_kwargs, device="cpu", seed=0)
 
 

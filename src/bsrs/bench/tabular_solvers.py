@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bsrs.errors import MissingExtra
+from bsrs.errors import optional
 from bsrs.tabular import MDP, solve, solve_many
 from bsrs.tabular.mdp import Floats, Ints
 
@@ -82,13 +82,10 @@ def _best_constant(mdp: MDP, gamma: float, tol: float) -> dict[str, dict[str, An
 
 def quantecon_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solvers:
     """Value iteration, policy iteration and modified policy iteration, on sparse state-action pairs."""
-    try:
-        from quantecon.markov import DiscreteDP
-    except ImportError:
-        raise MissingExtra("bsrs bench tabular", "dev") from None
+    markov = optional("quantecon.markov", "bsrs bench tabular", "dev")
     whole = closed(mdp)
     states, actions = np.divmod(np.arange(whole.rewards.size), whole.n_actions)
-    problem = DiscreteDP(whole.rewards.ravel(), sparse.csr_matrix(whole.transitions), gamma, states, actions)
+    problem = markov.DiscreteDP(whole.rewards.ravel(), sparse.csr_matrix(whole.transitions), gamma, states, actions)
 
     def run(method: str, max_iter: int = 1_000_000, **settings: int) -> Answer:
         start = time.perf_counter()
@@ -107,10 +104,7 @@ def quantecon_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solve
 
 def mdpsolver_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solvers:
     """Modified policy iteration with its standard updates (parallel, if the table is large) and Gauss-Seidel ones."""
-    try:
-        import mdpsolver
-    except ImportError:
-        raise MissingExtra("bsrs bench tabular", "dev") from None
+    mdpsolver = optional("mdpsolver", "bsrs bench tabular", "dev")
     whole = closed(mdp)
     lists = {
         "rewards": whole.rewards.tolist(),

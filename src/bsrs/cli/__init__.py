@@ -24,10 +24,7 @@ COMMANDS: Commands = {
     ("lab",): ("tabular:lab", "draw a maze in the browser, move eta, watch three learners race"),
     ("train", "*"): ("training:train_command", "train {}"),
     ("sweep", "*"): ("training:sweep_command", "train envs x etas x seeds of {}"),
-    ("sweep",): (
-        "training:sweep_preset",
-        "train the runs of a sweep preset or a TOML file; repeat it to continue",
-    ),
+    ("sweep",): ("training:sweep_preset", "train the runs of a sweep preset or a TOML file; repeat it to continue"),
     ("presets",): ("training:presets", "list the presets, or print the settings of one"),
     ("runs",): ("results:runs", "list the runs below a folder, or query them with DuckDB"),
     ("recommend",): ("results:recommend", "which eta to use, and how sure that is"),
@@ -45,10 +42,7 @@ COMMANDS: Commands = {
     ("reproduce", "mujoco"): ("reproduce:experiment_command", "TD3 on Hopper and Humanoid"),
     ("reproduce", "target-ablation"): ("reproduce:experiment_command", "potential: online or target network"),
     ("reproduce", "rescaling"): ("reproduce:experiment_command", "our control: shaping or mere rescaling"),
-    ("reproduce", "anatomy"): (
-        "reproduce:experiment_command",
-        "our own: which part of BSRS helps, and against what",
-    ),
+    ("reproduce", "anatomy"): ("reproduce:experiment_command", "our own: which part of BSRS helps, and against what"),
     ("reproduce", "auto-eta"): ("reproduce:experiment_command", "our own: eta = auto against every constant"),
     ("reproduce", "calibration"): ("reproduce:calibration", "how often our own intervals and verdicts err"),
     ("reproduce", "all"): ("reproduce:everything", "all of them, and one report"),

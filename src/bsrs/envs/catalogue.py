@@ -17,7 +17,7 @@ from bsrs.envs.observations import Observations
 from bsrs.envs.single import GymSingle, Single
 from bsrs.envs.spec import EnvSpec, Kind
 from bsrs.envs.vector import Envs
-from bsrs.errors import BadInput, MissingExtra
+from bsrs.errors import BadInput, MissingExtra, optional
 
 _ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
 _MINATAR = {
@@ -98,11 +98,7 @@ def _atari(env: str, training: bool) -> Built:
 
 
 def _minatar(env: str) -> Built:
-    try:
-        from bsrs.envs.minatar import MinAtarSingle
-    except ImportError:
-        raise MissingExtra(f"env {env!r}", "atari") from None
-    single = MinAtarSingle(*_MINATAR[env])
+    single = optional("bsrs.envs.minatar", f"env {env!r}", "atari").MinAtarSingle(*_MINATAR[env])
     images = _channels_first(env, (single.channels, 10, 10), 1)
     return _spec("minatar", images, n_actions=single.n_actions), single
 

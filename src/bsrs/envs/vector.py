@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from bsrs.envs.single import Single
 from bsrs.envs.spec import EnvSpec
 from bsrs.errors import BadInput, EnvFault
 from bsrs.rng import stream_seed
-
-if TYPE_CHECKING:
-    from bsrs.envs.gymnasium_view import GymnasiumView
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -58,18 +55,8 @@ class Envs:
         self._return = [0.0] * self.n
         self._obs: NDArray[Any] | None = None
 
-    @property
-    def vector(self) -> GymnasiumView:
-        """The same copies as a `gymnasium.vector.VectorEnv`, for code that expects one."""
-        from bsrs.envs.gymnasium_view import GymnasiumView
-
-        return GymnasiumView(self)
-
-    def reset(self, seed: int | None = None) -> NDArray[Any]:
-        """Begin the next episode in every copy, or the first one of another seed."""
-        if seed is not None:
-            self.seed = seed
-            self._episode = [-1] * self.n
+    def reset(self) -> NDArray[Any]:
+        """Begin the next episode in every copy."""
         obs = np.empty(self._shape, self.spec.obs_dtype)
         for i in range(self.n):
             obs[i] = self._begin_next(i)

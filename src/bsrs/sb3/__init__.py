@@ -4,13 +4,10 @@ Read `attach` first (the line itself), then `replay` (what happens to a sampled 
 each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` is what a model's file holds.
 """
 
-from bsrs.errors import MissingExtra
+from bsrs.errors import optional
 
-try:
-    import stable_baselines3  # noqa: F401
-except ImportError:
-    raise MissingExtra("bsrs.sb3", "sb3") from None
+optional("stable_baselines3", "bsrs.sb3", "sb3")
 
-from bsrs.sb3.attach import ShapeCallback, load, shape, unshape
+from bsrs.sb3.attach import ShapeCallback, load, shape, unshape  # noqa: E402
 
 __all__ = ["ShapeCallback", "load", "shape", "unshape"]

@@ -19,11 +19,11 @@ from multiprocessing.context import BaseContext
 from types import ModuleType
 from typing import Any, Literal
 
+from bsrs.sweep.executors import THREADS
 from bsrs.sweep.tasks import Ended, Task, work
 
 # All that a run imports sooner or later, the optimiser's torch._dynamo among it.
 PRELOAD = ("bsrs.run", "bsrs.agents.dqn", "bsrs.agents.td3", "torch._dynamo", "torch.utils.tensorboard")
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass
@@ -115,9 +115,9 @@ def _cause(exit_code: int) -> str:
 
 @contextmanager
 def _pinned(threads: int) -> Iterator[None]:
-    """What the numerical libraries read when they are first imported, in the process that is started here."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update({name: str(threads) for name in _THREADS})
+    """So many for the process that is started here."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update({name: str(threads) for name in THREADS})
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bsrs.config.sweep import SlurmOptions
 from bsrs.errors import BadInput, optional
+from bsrs.sweep.executors import THREADS
 from bsrs.sweep.tasks import Ended, Task, work
 
 # Clusters refuse longer arrays by default.
@@ -102,13 +103,12 @@ class SlurmExecutor:
 
 def slurm_parameters(options: SlurmOptions, threads: int) -> dict[str, Any]:
     """The options in submitit's words."""
-    names = "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"
     parameters: dict[str, Any] = {
         "job_name": "bsrs",
         "time": options.time_min,
         "cpus_per_task": options.cpus,
         "array_parallelism": options.parallel,
-        "setup": [f"export {name}={threads}" for name in names],
+        "setup": [f"export {name}={threads}" for name in THREADS],
     }
     for name in ("partition", "account", "qos", "constraint"):
         if getattr(options, name):
