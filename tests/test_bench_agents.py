@@ -18,7 +18,8 @@ from bsrs.cli import main
     [Entry("td3", "bsrs", "replay", 2.0), Entry("MinAtar Seaquest", "bsrs", "shaped", 2.0, members=2)],
     ids=str,
 )
-def test_our_contestants_train(entry: Entry) -> None:
+def test_our_contestants_train(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bsrs.train.LONGEST_EPISODE", 500)
     ours = Ours(entry, threads=1, quick=True)
     ours.run(24 if entry.members == 2 else 4)
     report = ours.report()  # runs two more blocks

@@ -110,6 +110,15 @@ def test_evaluation_steps_what_runs_and_scores_as_if_it_stepped_all(env: str, mo
     assert sum(steps) == lengths
 
 
+def test_evaluation_ends_where_the_policy_plays_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seaquest at the surface: the greedy action is always to do nothing."""
+    monkeypatch.setattr("bsrs.train.LONGEST_EPISODE", 300)
+    config = dataclasses.replace(small("MinAtar/Breakout-v0"), env="MinAtar/Seaquest-v0")
+    agent = make_agent([config])
+    monkeypatch.setattr(agent, "greedy", lambda obs: np.zeros(obs.shape[:2], int))
+    assert np.isfinite(evaluate(agent, config, [0])).all()
+
+
 def test_more_envs_take_as_many_steps_and_updates() -> None:
     one, four = (DQN(small(n_envs=n, eval_every=0)).learn() for n in (1, 4))
     updates = [next(iter(learner.agent.optimizer.state.values()))["step"].item() for learner in (one, four)]

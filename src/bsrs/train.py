@@ -212,9 +212,14 @@ class Loop:
         self.obs = stacked(obs)
 
 
+LONGEST_EPISODE = 27_000
+"""Steps after which an evaluation stops: those of 108,000 frames, the usual limit for Atari."""
+
+
 def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list[list[float]]:
     """Raw scores of `config.eval_episodes` greedy episodes of each member: every env plays one, from a start that
-    depends on the member's seed only. What has ended is neither stepped nor computed any more.
+    depends on the member's seed only. What has ended is neither stepped nor computed any more; what never ends, as
+    where a submarine of MinAtar's Seaquest stays at the surface, has the score that it has at LONGEST_EPISODE.
 
     The scores of a member whose actions are not finite are NaN.
     """
@@ -223,7 +228,9 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
         obs = [envs.reset() for envs in all_envs]
         running = [list(range(config.eval_episodes)) for _ in seeds]
         broken: set[int] = set()
-        while any(running):
+        for _ in range(LONGEST_EPISODE):
+            if not any(running):
+                break
             actions = agent.greedy(padded(obs))
             for p, envs in enumerate(all_envs):
                 if not np.isfinite(actions[p, : len(running[p])]).all():

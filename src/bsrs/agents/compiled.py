@@ -99,25 +99,27 @@ def _layer(sgemm, x, weight, bias, y, rows, relu):
 
 
 @njit(
-    "f4(u8, u4[:, :, ::1], i8, f4[:, :, ::1], i8, f4[:, :], i8[::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1])",
+    "f4(u8, u4[:, :, ::1], i8, f4[:, :, ::1], i8, f4[:, :], i8[::1], f4[:, :, ::1], f4[:, ::1], f4[:, :, ::1],"
+    "f4[:, :, ::1])",
     cache=True,
     nogil=True,
 )
-def forward(sgemm, spans, stem, x, each, numbers, sizes, features, hidden, out):
-    """`each` networks on every batch of `x` (P, B, in): what their layers put out, into `hidden` and `out`.
+def forward(sgemm, spans, stem, x, each, numbers, sizes, features, hidden, more, out):
+    """`each` networks on every batch of `features` (P, B, in): what their layers put out, into `hidden` and `out`.
 
     `hidden` has room for all networks and rows, if it is to be kept, or for one network and some rows, which are then
-    computed so many at a time. Where the first `stem` numbers are those of a convolution, `x` are images, of which it
-    makes `features`; elsewhere these are `x`. The number that it returns means nothing: it is there so that `_read` is
-    not left out.
+    computed so many at a time. Where the first `stem` numbers are those of a convolution, it makes the features of the
+    images `x` and `more`. The number that is returned means nothing: it is there so that `_read` is not left out.
     """
-    rows, last, seen = x.shape[1], len(sizes) - 2, np.float32(0)
+    rows, last, seen = features.shape[1], len(sizes) - 2, np.float32(0)
     units = sizes[1:-1].sum()
     most = hidden.shape[1] // units if units else rows
     for network in range(len(numbers)):
         row, batch = numbers[network], network // each
         if stem:
-            sparse_conv.convolve(spans, x[batch], np.ascontiguousarray(row[:stem]), features[batch])
+            kernel, split = np.ascontiguousarray(row[:stem]), x.shape[1]
+            sparse_conv.convolve(spans, x[batch], kernel, features[batch, :split])
+            sparse_conv.convolve(spans, more[batch], kernel, features[batch, split:])
         kept = hidden[min(network, len(hidden) - 1)]
         for first in range(0, rows, most):
             end_row = min(first + most, rows)
@@ -193,11 +195,11 @@ def _adam(numbers, gradient, mean, square, rate, settings):
 
 
 @njit("f4(u8, f4[:, :, ::1], f4[:, ::1], i8, f4[:, :], i8[::1], f4[:, :, ::1], f4[:, :, ::1])", cache=True, nogil=True)
-def input_gradient(sgemm, x, hidden, each, numbers, sizes, grad_output, into):
+def input_gradient(sgemm, features, hidden, each, numbers, sizes, grad_output, into):
     """Of what each network was given, for the first rows of a pass."""
     nothing, seen = np.empty(0, np.float32), np.float32(0)
     for i in range(len(numbers)):
-        given = x[i // each], hidden[i], x.shape[1], numbers[i], sizes
+        given = features[i // each], hidden[i], features.shape[1], numbers[i], sizes
         seen += _backward(sgemm, *given, grad_output[i], nothing, into[i])
     return seen
 
@@ -216,7 +218,7 @@ def learn(sgemm, spans, stem, x, each, numbers, sizes, features, hidden, grad_ou
     grad_features = np.empty((rows if stem else 0, sizes[0]), np.float32)
     for i in range(len(numbers)):
         batch = i // each
-        given = features[batch], hidden[i], x.shape[1], numbers[i, stem:], sizes
+        given = features[batch], hidden[i], features.shape[1], numbers[i, stem:], sizes
         seen += _backward(sgemm, *given, grad_output[i], gradient[stem:], grad_features)
         if stem:
             sparse_conv.gradient(spans, x[batch], features[batch], grad_features, gradient[:stem])

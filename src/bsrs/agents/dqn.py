@@ -96,8 +96,9 @@ class DQNAgent:
     def act(self, obs: Array, step: int) -> Array:
         n: int = obs.shape[1]
         rngs = self.population.streams["exploration"]
-        explore = stacked([rng.random(n) for rng in rngs]) < self.epsilon(step)  # (P, n)
-        random_action = stacked([rng.integers(0, self.n_actions, n) for rng in rngs])  # (P, n)
+        chance, which = stacked([rng.random((2, n)) for rng in rngs]).swapaxes(0, 1)  # (P, n) each
+        explore = chance < self.epsilon(step)
+        random_action: Array = (which * self.n_actions).astype(np.int64)
         return random_action if explore.all() else np.where(explore, random_action, self.q_values(obs).argmax(axis=-1))
 
     def epsilon(self, step: int) -> float:
@@ -165,25 +166,11 @@ class DQNAgent:
         self.population.diagnostics.add(q.amax(dim=-1), q_chosen, target, shaping_term)
 
     def _passes(self, batch: Batch, step: int) -> tuple[Tape, Passes]:
-        """What the networks say of a batch, and how the online one came to it at s.
-
-        Where passes are matrix products, the online network takes s and s' at once.
-        """
+        """What the networks say of a batch, and how the online one came to it at s."""
         shaped = self._td.shaper.is_active(step)
         asked = self._asks_next or (shaped and self._td.asks_online)
-        next_output = None
-        if isinstance(self.online, StackedConv):
-            tape: Tape = self.online.record(batch.obs)
-            next_output = self.online(batch.next_obs) if asked else None
-            next_target = self.target(batch.next_obs)
-        else:
-            inputs = self.online.prepare(torch.cat((batch.obs, batch.next_obs), dim=1))  # (P, 2 rows, in)
-            rows = inputs.shape[1] // 2
-            next_target = self.target(inputs[:, rows:])
-            tape = both = self.online.record(inputs if asked else inputs[:, :rows])
-            if asked:
-                size = batch.reward.shape[1]
-                tape, next_output = both.first(size), both.output[:, size:]
+        tape = self.online.record(batch.obs, batch.next_obs if asked else None)
+        next_target, next_output = self.target(batch.next_obs), tape.more if asked else None
         if self._heads is None:
             return tape, Passes(tape.output, next_target, next_output)
         heads = self._heads.q

@@ -68,9 +68,9 @@ class StackedConv(nn.Module):
             return self.members[0](obs[0]).unsqueeze(0)  # type: ignore[no-any-return]
         return torch.stack([member(x) for member, x in zip(self.members, obs, strict=True)])
 
-    def record(self, obs: Tensor) -> RecordedTape:
-        """`forward`, with what its gradients need."""
-        return RecordedTape.of(self, obs, list(self.parameters()), _channels_last)
+    def record(self, obs: Tensor, more: Tensor | None = None) -> RecordedTape:
+        """`forward` of `obs`, with what its gradients need, and of `more`."""
+        return RecordedTape.of(self, obs, list(self.parameters()), _channels_last, more)
 
 
 def _channels_last(gradients: Sequence[Tensor]) -> list[Tensor]:

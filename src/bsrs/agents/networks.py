@@ -109,42 +109,51 @@ class Products(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """(P, B, ...) -> (P, B, out)"""
-        if self.compiled:
-            return self._record_compiled(self.prepare(x).contiguous(), keep=False).output
-        return mlp(self._for_each(self.prepare(x)), self.layers)
-
-    def record(self, x: Tensor) -> Tape:
-        """A pass, with what its gradients need. Where there are n networks for every batch, each of them takes it."""
         x = self.prepare(x)
+        return self._compiled_pass(x, None, keep=False).output if self.compiled else mlp(self._for_each(x), self.layers)
+
+    def record(self, x: Tensor, more: Tensor | None = None) -> Tape:
+        """A pass of `x`, with what its gradients need, and of `more`, which is cheaper in the same call.
+
+        Where there are n networks for every batch, each of them takes it.
+        """
+        x, more = self.prepare(x), None if more is None else self.prepare(more)
         if self.compiled:
-            return self._record_compiled(x.contiguous(), keep=True)
+            return self._compiled_pass(x, more, keep=True)
         layers = [(weight.detach().requires_grad_(), bias.detach().requires_grad_()) for weight, bias in self.layers]
         return RecordedTape.of(
             lambda x: mlp(x, layers),
             self._for_each(x),
             [parameter for layer in layers for parameter in layer],
             lambda gradients: [torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)],
+            None if more is None else self._for_each(more),
         )
 
     def _for_each(self, x: Tensor) -> Tensor:
         """The batch of every network, where several take the same."""
         return x if len(x) == self.networks else x.repeat_interleave(self.networks // len(x), dim=0)
 
-    def _record_compiled(self, x: Tensor, keep: bool) -> CompiledTape:
+    def _compiled_pass(self, x: Tensor, more: Tensor | None, keep: bool) -> CompiledTape:
         from bsrs.agents import compiled  # here, because numba takes a while to import
 
-        members, rows, _ = x.shape
-        images = x.numpy()
-        features = np.empty((members, rows, self.sizes[0]), np.float32) if self.stem else images
+        first = x.contiguous().numpy()
+        further = first[:, :0] if more is None else more.contiguous().numpy()
+        members, split, _ = first.shape
+        rows = split + further.shape[1]
+        if self.stem:
+            features = np.empty((members, rows, self.sizes[0]), np.float32)
+        else:
+            features = first if more is None else np.concatenate((first, further), axis=1)
         kept = (self.networks, rows) if keep else (1, min(rows, ROWS_AT_ONCE))
         hidden = np.empty((kept[0], kept[1] * self._hidden), np.float32)
         output = np.empty((self.networks, rows, self._outputs), np.float32)
         each, numbers = self.networks // members, self.rows.numpy()
         given = Compiled(
-            private_torch.sgemm(), self.spans(), self.stem, images, each, numbers, self.sizes, features, hidden
+            private_torch.sgemm(), self.spans(), self.stem, first, each, numbers, self.sizes, features, hidden
         )
-        compiled.forward(*given, output)
-        return CompiledTape(torch.from_numpy(output), given)
+        compiled.forward(*given, further, output)
+        found = torch.from_numpy(output)
+        return CompiledTape(found[:, :split], found[:, split:], given)
 
     def spans(self) -> Array:
         """What compiled code needs to know of the convolution, where there is one."""

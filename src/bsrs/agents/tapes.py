@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,11 +20,11 @@ class Compiled(NamedTuple):
     sgemm: int
     spans: Array
     stem: int
-    x: Array  # (members, B, in)
+    x: Array  # (members, rows to learn from, in)
     each: int
     numbers: Array  # (P, N)
     sizes: Array
-    features: Array  # x, or what a convolution made of it
+    features: Array  # (members, B, in): x and further rows, or what a convolution made of them
     hidden: Array  # (P, numbers of all rows)
 
 
@@ -33,19 +33,16 @@ class CompiledTape:
     """Of networks that are computed one after the other, in one call."""
 
     output: Tensor  # (P, B, out)
+    more: Tensor  # the same of further rows
     _pass: Compiled
-
-    def first(self, rows: int) -> CompiledTape:
-        """The pass of the first `rows` of each batch."""
-        return replace(self, output=self.output[:, :rows])
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         """Of each network's input (P, B, in), given the gradient of the output."""
         from bsrs.agents import compiled  # here, because numba takes a while to import
 
-        sgemm, _, _, x, each, numbers, sizes, _, hidden = self._pass
-        found = torch.empty(*grad_output.shape[:2], x.shape[2])
-        given = sgemm, x, hidden, each, numbers, sizes, grad_output.contiguous().numpy()
+        sgemm, _, _, _, each, numbers, sizes, features, hidden = self._pass
+        found = torch.empty(*grad_output.shape[:2], features.shape[2])
+        given = sgemm, features, hidden, each, numbers, sizes, grad_output.contiguous().numpy()
         compiled.input_gradient(*given, found.numpy())
         return found
 
@@ -62,6 +59,7 @@ class RecordedTape:
     """Of networks whose pass PyTorch has recorded."""
 
     output: Tensor  # (P, B, out)
+    more: Tensor
     _recorded: Tensor
     _x: Tensor
     _parameters: Sequence[Tensor]
@@ -73,20 +71,19 @@ class RecordedTape:
         x: Tensor,
         parameters: Sequence[Tensor],
         arranged: Callable[[Sequence[Tensor]], list[Tensor]],
+        more: Tensor | None = None,
     ) -> RecordedTape:
-        """Record a pass."""
+        """Record a pass of `x`, and compute one of `more`."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             recorded = network(x)
-        return RecordedTape(recorded.detach(), recorded, x, parameters, arranged)
-
-    def first(self, rows: int) -> RecordedTape:
-        with torch.enable_grad():
-            return replace(self, output=self.output[:, :rows], _recorded=self._recorded[:, :rows])
+        output = recorded.detach()
+        return RecordedTape(
+            output, output[:, :0] if more is None else network(more).detach(), recorded, x, parameters, arranged
+        )
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
-        (found,) = torch.autograd.grad(self._recorded, self._x, grad_output, retain_graph=True)
-        return found[:, : grad_output.shape[1]]
+        return torch.autograd.grad(self._recorded, self._x, grad_output, retain_graph=True)[0]
 
     def gradients(self, grad_output: Tensor) -> list[Tensor]:
         """Of the parameters, given the gradient of the output."""

@@ -226,8 +226,9 @@ def operations(call: Callable[[], object]) -> float:
 
         return counted
 
-    def forward(_sgemm: int, _spans: Any, _stem: int, x: Any, _each: int, numbers: Any, sizes: Any, *_: Any) -> float:
-        return float(x.shape[1] * len(numbers) * (sizes[:-1] @ sizes[1:]))
+    def forward(*args: Any) -> float:
+        *_, sizes, _, _, _, out = args
+        return float(out.shape[0] * out.shape[1] * (sizes[:-1] @ sizes[1:]))
 
     def learn(_sgemm: int, _spans: Any, stem: int, *others: Any) -> float:
         _, _, numbers, sizes, _, _, grad_output, *_ = others
