@@ -170,7 +170,7 @@ class DQNAgent:
         shaped = self._td.shaper.is_active(step)
         asked = self._asks_next or (shaped and self._td.asks_online)
         tape = self.online.record(batch.obs, batch.next_obs if asked else None)
-        next_target, next_output = self.target(batch.next_obs), tape.more if asked else None
+        next_target, next_output = self.target(batch.next_obs), tape.more
         if self._heads is None:
             return tape, Passes(tape.output, next_target, next_output)
         heads = self._heads.q

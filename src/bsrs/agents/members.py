@@ -64,8 +64,9 @@ def polyak_tau(config: OffPolicyConfig, tau: float) -> float:
 
 def transition_discount(batch: Batch, gamma: float) -> Tensor:
     """What V(s') counts, (P, B): gamma for each step of the transition, and zero after a true end."""
-    discount: Tensor = (gamma if batch.steps is None else gamma**batch.steps) * (batch.terminated == 0)
-    return discount
+    if batch.steps is None:
+        return torch.where(batch.terminated, 0.0, gamma)
+    return torch.where(batch.terminated, 0.0, gamma**batch.steps)
 
 
 class Values(NamedTuple):

@@ -153,7 +153,9 @@ class Products(ABC):
         )
         compiled.forward(*given, further, output)
         found = torch.from_numpy(output)
-        return CompiledTape(found[:, :split], found[:, split:], given)
+        return CompiledTape(
+            found if more is None else found[:, :split], None if more is None else found[:, split:], given
+        )
 
     def spans(self) -> Array:
         """What compiled code needs to know of the convolution, where there is one."""

@@ -33,7 +33,7 @@ class CompiledTape:
     """Of networks that are computed one after the other, in one call."""
 
     output: Tensor  # (P, B, out)
-    more: Tensor  # the same of further rows
+    more: Tensor | None  # the same of further rows, if there are any
     _pass: Compiled
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class RecordedTape:
     """Of networks whose pass PyTorch has recorded."""
 
     output: Tensor  # (P, B, out)
-    more: Tensor
+    more: Tensor | None
     _recorded: Tensor
     _x: Tensor
     _parameters: Sequence[Tensor]
@@ -77,10 +77,8 @@ class RecordedTape:
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             recorded = network(x)
-        output = recorded.detach()
-        return RecordedTape(
-            output, output[:, :0] if more is None else network(more).detach(), recorded, x, parameters, arranged
-        )
+        further = None if more is None else network(more).detach()
+        return RecordedTape(recorded.detach(), further, recorded, x, parameters, arranged)
 
     def input_gradient(self, grad_output: Tensor) -> Tensor:
         return torch.autograd.grad(self._recorded, self._x, grad_output, retain_graph=True)[0]
