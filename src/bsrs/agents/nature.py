@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bsrs.agents.networks import Products, Weights
-from bsrs.agents.tapes import Array, RecordedTape
+from bsrs.agents.tapes import RecordedTape
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,14 @@ class PatchConv(Products):
         *,
         device: torch.device | str = "cpu",
     ) -> None:
+        from bsrs.agents import sparse_conv  # here, because numba takes a while to import
+
         ((self._channels, kernel, stride),) = shape.convolutions
         pixels = torch.arange(math.prod(obs_shape), device=device).view(*obs_shape)  # (C, H, W)
         windows = pixels.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (C, rows, columns, kernel, kernel)
         self._pixels = windows.movedim(0, -1).flatten()  # of all patches, in the order of the products
         self._patch_size = kernel**2 * obs_shape[0]
-        self._obs_shape, self.stem = obs_shape, (self._patch_size + 1) * self._channels
-        self._spans: Array | None = None
+        self.stem, self.spans = (self._patch_size + 1) * self._channels, sparse_conv.row_spans(obs_shape)
         networks = [_network(shape, obs_shape, outputs, generator) for generator in generators]
         each = [self.converted(network.state_dict()) for network in networks]
         super().__init__(Weights({name: torch.stack([one[name] for one in each]) for name in each[0]}, device))
@@ -117,13 +118,6 @@ class PatchConv(Products):
         members, rows = obs.shape[:2]
         patches = obs.reshape(members * rows, -1).index_select(1, self._pixels)
         return patches.view(members, -1, self._patch_size)
-
-    def spans(self) -> Array:
-        if self._spans is None:
-            from bsrs.agents import sparse_conv  # here, because numba takes a while to import
-
-            self._spans = sparse_conv.row_spans(self._obs_shape)
-        return self._spans
 
     def converted(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """One member's weights, or Adam's memory of them, from the layout of ordinary layers, which runs were saved in

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from bsrs.agents import private_torch
-from bsrs.agents.tapes import NO_SPANS, Array, Compiled, CompiledTape, RecordedTape, Tape
+from bsrs.agents.tapes import Array, Compiled, CompiledTape, RecordedTape, Tape
 
 # The (weight, bias) of each layer: (P, in, out) and (P, 1, out).
 Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
@@ -81,6 +81,8 @@ class Products(ABC):
 
     stem = 0
     """How many numbers come before the layers, if what these take is made by a convolution."""
+    spans: Array = np.empty((0, 0, 0), np.uint32)
+    """What compiled code needs to know of it."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights, numbers = weights, weights.numbers
@@ -149,17 +151,13 @@ class Products(ABC):
         output = np.empty((self.networks, rows, self._outputs), np.float32)
         each, numbers = self.networks // members, self.rows.numpy()
         given = Compiled(
-            private_torch.sgemm(), self.spans(), self.stem, first, each, numbers, self.sizes, features, hidden
+            private_torch.sgemm(), self.spans, self.stem, first, each, numbers, self.sizes, features, hidden
         )
         compiled.forward(*given, further, output)
         found = torch.from_numpy(output)
         return CompiledTape(
             found if more is None else found[:, :split], None if more is None else found[:, split:], given
         )
-
-    def spans(self) -> Array:
-        """What compiled code needs to know of the convolution, where there is one."""
-        return NO_SPANS
 
 
 class StackedMLP(Products):

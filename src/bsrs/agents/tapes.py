@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -89,4 +88,3 @@ class RecordedTape:
 
 
 Tape: TypeAlias = CompiledTape | RecordedTape
-NO_SPANS = np.empty((0, 0, 0), np.uint32)
