@@ -32,7 +32,7 @@ EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: config.potential == "policy"),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
-    "target-ablation": (("cartpole",), lambda config: config.control == "none"),
+    "target-ablation": (("cartpole", "lunar-lander"), lambda config: config.control == "none"),
 }
 
 
