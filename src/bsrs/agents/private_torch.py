@@ -1,7 +1,7 @@
 """Functions of PyTorch that are not public: each saves a good part of a small update.
 
 Every use is in this file, so that a new PyTorch is checked in one place. Tested with PyTorch 2.13; the same names and
-arguments have been there since 2.4, the oldest that the project takes. They are what `torch.optim.Adam(fused=True)`,
+arguments have been there since 2.4, the oldest that the project takes. They are what `torch.optim.Adam(fused=True)` and
 `torch.nn.utils.clip_grad_norm_(foreach=True)` call themselves.
 """
 
