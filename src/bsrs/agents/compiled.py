@@ -1,4 +1,4 @@
-"""Passes and gradients of large networks on a CPU, as one compiled call each.
+"""Passes and gradients of networks on a CPU, as one compiled call each.
 
 Between the matrix products, which are those of the library that PyTorch has, nothing goes back to Python. A network's
 numbers are a row as in `Weights`: the weight (in, out) and the bias (out,) of each layer in turn, ReLU in between.
