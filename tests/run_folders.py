@@ -46,7 +46,7 @@ def config(env: str, eta: float | str, seed: int, algorithm: str = "dqn", **fiel
 
 
 def write_sweep(
-    root: Path, envs: Sequence[str], etas: Sequence[float], seeds: int, *, algorithm: str = "dqn", **fields: Any
+    root: Path, envs: Sequence[str], etas: Sequence[float | str], seeds: int, *, algorithm: str = "dqn", **fields: Any
 ) -> None:
     """Curves that rise to 100, sooner for an eta near 2 and never far for a negative one."""
     for env in envs:
@@ -55,7 +55,8 @@ def write_sweep(
                 write_run(root, config(env, eta, seed, algorithm, **fields), made_up_curve(env, eta, seed).tolist())
 
 
-def made_up_curve(env: str, eta: float, seed: int) -> np.ndarray:
-    rng = stream(seed, "made-up", env, f"{eta:g}")
+def made_up_curve(env: str, eta: float | str, seed: int) -> np.ndarray:
+    rng = stream(seed, "made-up", env, eta if isinstance(eta, str) else f"{eta:g}")
+    eta = 1.0 if isinstance(eta, str) else eta  # a schedule
     speed = 0.1 if eta < 0 else 0.3 + 0.2 * eta * np.exp(-eta / 2)
     return 100 * (1 - np.exp(-speed * np.arange(1, 11))) + rng.normal(scale=4, size=10)

@@ -10,7 +10,7 @@ import pytest
 from bsrs.errors import BadInput
 from bsrs.report.plots import task_names
 from bsrs.stats.records import read_run, read_runs, series_of
-from bsrs.stats.summary import atari_games, baseline_of, floor_of, summary
+from bsrs.stats.summary import baseline_of, floor_of, games_together, summary
 from run_folders import config, write_run, write_sweep
 
 
@@ -106,7 +106,7 @@ def test_atari_games_together(tmp_path: Path) -> None:
     write_sweep(tmp_path, ["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"], [0.0, 2.0], seeds=3)
     write_sweep(tmp_path, ["AlienNoFrameskip-v4"], [0.0], seeds=3)  # eta = 2 not run yet
     series = series_of(read_runs(tmp_path)[0])
-    games = atari_games(series)
+    games = games_together(series)
     assert games is not None
     assert (games.games, games.etas, games.seeds) == (("Breakout", "Pong"), (0.0, 2.0), (0, 1, 2))
     assert games.curves[2.0].shape == (10, 3, 2)
@@ -116,17 +116,31 @@ def test_atari_games_together(tmp_path: Path) -> None:
     assert floor_of(pong.task, series) == -20.7
 
 
+def test_minatar_games_are_relative_to_plain(tmp_path: Path) -> None:
+    envs = ["MinAtar/Breakout-v0", "MinAtar/Freeway-v0"]
+    write_sweep(tmp_path, envs, [0.0, 2.0, "auto"], seeds=3)
+    write_sweep(tmp_path, envs[:1], ["linear:2:0:500"], seeds=3)  # a schedule that not all games have
+    series = series_of(read_runs(tmp_path)[0])
+    games = games_together(series)
+    assert games is not None
+    assert (games.kind, games.games, games.etas) == ("MinAtar", ("Breakout", "Freeway"), (0.0, 2.0, "auto"))
+    plain, shaped = (next(s for s in series if s.env == envs[1] and s.eta == eta) for eta in (0.0, 2.0))
+    assert games.final[0.0].mean(axis=0) == pytest.approx([1, 1])
+    assert games.final[2.0][:, 1] == pytest.approx(shaped.final / plain.final.mean())
+    assert games_together([each for each in series if each.eta != 0.0]) is None
+
+
 def test_games_without_a_human_score_or_run_twice_are_told(tmp_path: Path) -> None:
     write_sweep(tmp_path / "a", ["PongNoFrameskip-v4", "AirRaidNoFrameskip-v4"], [0.0], seeds=1)
     with pytest.raises(BadInput, match="AirRaid"):
-        atari_games(series_of(read_runs(tmp_path / "a")[0]))
+        games_together(series_of(read_runs(tmp_path / "a")[0]))
     write_sweep(tmp_path / "b", ["PongNoFrameskip-v4", "AlienNoFrameskip-v4"], [0.0], seeds=1)
     write_sweep(tmp_path / "b", ["PongNoFrameskip-v4"], [0.0], seeds=1, terminal="keep")
     with pytest.raises(BadInput, match="several variants"):
-        atari_games(series_of(read_runs(tmp_path / "b")[0]))
+        games_together(series_of(read_runs(tmp_path / "b")[0]))
 
 
 def test_games_need_common_seeds(tmp_path: Path) -> None:
     for env, seed in (("PongNoFrameskip-v4", 0), ("AlienNoFrameskip-v4", 1)):
         write_run(tmp_path, config(env, 0.0, seed), np.arange(10.0).tolist())
-    assert atari_games(series_of(read_runs(tmp_path)[0])) is None
+    assert games_together(series_of(read_runs(tmp_path)[0])) is None

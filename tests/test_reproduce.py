@@ -14,7 +14,7 @@ import pytest
 from bsrs.cli import main
 from bsrs.config.sweep import SweepOptions
 from bsrs.errors import BadInput
-from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.atari import draw_games, judge_atari, judge_minatar
 from bsrs.reproduce.auto_eta import draw_auto, judge_auto
 from bsrs.reproduce.claims import Claim, Scope, area, between, corrected, denied, final, gain, judged, too_small, tuned
 from bsrs.reproduce.continuous import (
@@ -33,7 +33,8 @@ from bsrs.sweep.plan import expand, read_sweep
 from run_folders import config, made_up_curve, write_run, write_sweep
 
 GAMES = ["PongNoFrameskip-v4", "BreakoutNoFrameskip-v4"]
-ENVS = ["CartPole-v1", "Pendulum-v1", "Hopper-v4", *GAMES]
+SMALL_GAMES = ["MinAtar/Breakout-v0", "MinAtar/Freeway-v0"]
+ENVS = ["CartPole-v1", "Pendulum-v1", "Hopper-v4", *GAMES, *SMALL_GAMES]
 SCOPE = Scope(dict.fromkeys(ENVS, 10_000), "bsrs reproduce it")
 
 
@@ -166,15 +167,26 @@ def test_atari_claims_need_many_games(tmp_path: Path) -> None:
     assert "2 of at least 30 games" in claims[0].shown
     assert claims[0].verdict == "inconclusive"
     assert claims[0].shown.startswith("0 of 2 games")
-    figures = draw_atari(series)
+    figures = draw_games("atari", series)
     assert list(figures) == ["atari-games", "atari-median"]
     assert {tick.get_text() for tick in figures["atari-games"].axes[0].get_xticklabels()} == {"Pong", "Breakout"}
 
 
 def test_one_game_has_bars_but_no_median(tmp_path: Path) -> None:
     write_sweep(tmp_path, GAMES[:1], [0.0, 2.0], seeds=2)
-    assert list(draw_atari(_series(tmp_path))) == ["atari-games"]
+    assert list(draw_games("atari", _series(tmp_path))) == ["atari-games"]
     assert set(_verdicts(judge_atari(_series(tmp_path), SCOPE))) == {"inconclusive"}
+
+
+def test_minatar_is_judged_and_drawn_as_atari_is(tmp_path: Path) -> None:
+    write_sweep(tmp_path, SMALL_GAMES, [0.0, 2.0, "auto"], seeds=6)
+    series = _series(tmp_path)
+    (claim,) = judge_minatar(series, SCOPE)
+    assert (claim.verdict, claim.p) == ("holds", 2 / 2**6)
+    figures = draw_games("minatar", series)
+    assert list(figures) == ["minatar-games", "minatar-median"]
+    assert {tick.get_text() for tick in figures["minatar-games"].axes[0].get_xticklabels()} == {"Breakout", "Freeway"}
+    assert "auto" in {tick.get_text() for tick in figures["minatar-median"].axes[1].get_xticklabels()}
 
 
 @pytest.mark.parametrize(

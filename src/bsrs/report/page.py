@@ -101,7 +101,8 @@ def _figure(path: Path) -> dict[str, Any]:
     content, width = read_png(path)
     captions: dict[str, str] = json.loads(_asset("captions.json"))
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    caption = captions.get(path.stem, path.stem.replace("-", " ").replace("_", " "))
+    kind = path.stem.rpartition("-")[2]  # many figures are the same kind for every experiment
+    caption = captions.get(path.stem) or captions.get(kind) or path.stem.replace("-", " ").replace("_", " ")
     return {"name": path.stem, "caption": caption, "source": source, "wide": width >= WIDE}
 
 

@@ -12,7 +12,7 @@ from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, mean, median, performance_profile
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series, Task
-from bsrs.stats.summary import Games, Row, atari_games
+from bsrs.stats.summary import Games, Row, games_together
 
 DRAWS = 300
 LARGEST_TRACE = 300
@@ -20,7 +20,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 PROFILE = "profile"
 RECORDED = {"return": "training return", **QUANTITIES}
-METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a human-normalised score"}
+METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a normalised score"}
 # a row's statistic -> what it is called beside the plot
 COMPARISONS = {
     "area": "mean score over training",
@@ -31,7 +31,7 @@ COMPARISONS = {
 
 
 def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Each with all its series; then all Atari games together, where there are several."""
+    """Each with all its series; then all games together, where there are several."""
     names = task_names(rows)
     found = [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
     return [*found, *_all_games(rows)]
@@ -89,16 +89,16 @@ def _all_games(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     for sweep, variant in dict.fromkeys((row.series.task.sweep, row.series.variant) for row in rows):
         series = [row.series for row in rows if (row.series.task.sweep, row.series.variant) == (sweep, variant)]
         try:
-            games = atari_games(series)
+            games = games_together(series)
         except BadInput:  # a game without a human score: there is no median over games then
             continue
         if games is not None:
-            name = f"all {len(games.games)} Atari games, median" + (f", {variant}" if variant else "")
+            name = f"all {len(games.games)} {games.kind} games, median" + (f", {variant}" if variant else "")
             yield {"name": name, "series": [_games_series(games, eta) for eta in games.etas]}
 
 
-def _games_series(games: Games, eta: float) -> dict[str, Any]:
-    """Median human-normalised score over training and at its end, and the performance profile at its end."""
+def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
+    """Median normalised score over training and at its end, and the performance profile at its end."""
     final = games.final[eta]
     thresholds = np.linspace(0, max(1.0, *(float(np.quantile(scores, 0.98)) for scores in games.final.values())), 101)
     profile = bootstrap(lambda scores: performance_profile(scores, thresholds), final, seed=0, draws=DRAWS)

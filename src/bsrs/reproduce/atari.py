@@ -1,4 +1,4 @@
-"""DQN on Atari: the tuned eta by game, the median over games, and how much eta matters."""
+"""DQN on Atari and MinAtar: the tuned eta by game, the median over games, and how much eta matters."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,13 +10,15 @@ from bsrs.figures.bars import relative_advantages
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.reproduce.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, stacked, too_small, tuned
+from bsrs.reproduce.continuous import gains
 from bsrs.reproduce.pictures import game_curves
 from bsrs.rng import stream
 from bsrs.stats import BestOf, Comparison, Verdict, best_of, bootstrap, game_name, median, paired_difference
 from bsrs.stats.aggregates import Array
+from bsrs.stats.atari import minatar_game
 from bsrs.stats.comparison import LEVEL, relative_advantage
 from bsrs.stats.records import Series
-from bsrs.stats.summary import Games, atari_games, floor_of, mean_advantage
+from bsrs.stats.summary import Games, floor_of, games_together, mean_advantage
 
 FEWEST_GAMES = 30  # for claims about a share of the paper's 40
 NEAR_TWO = (1.0, 3.0)
@@ -25,7 +27,7 @@ DRAWS = 4_000
 Game = tuple[Tuned, float]  # what its bar is made of, and the score of random play
 
 
-def draw_atari(series: Sequence[Series]) -> dict[str, Figure]:
+def draw_games(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     """Bars by game; median curves with both sensitivity panels, if there are two games or more."""
     figures = {}
     games = _tuned_games(series)
@@ -37,16 +39,16 @@ def draw_atari(series: Sequence[Series]) -> dict[str, Figure]:
         ]
         paper = np.array([mean_advantage(g.same_seeds[:, None], g.baseline[:, None], f) for g, f in games.values()])
         relative_advantages(ax, list(games), stacked(each), same_seeds=paper)
-        figures["atari-games"] = figure
-    all_games = atari_games(constant_etas(series))
+        figures[f"{name}-games"] = figure
+    all_games = games_together(series)
     if all_games is not None:
-        figures["atari-median"] = _median_figure(all_games)
+        figures[f"{name}-median"] = _median_figure(all_games)
     return figures
 
 
 def _median_figure(games: Games) -> Figure:
     figure, (left, middle, right) = new_figure(9.5, 2.9, 1, 3, width_ratios=[3, 2, 2])
-    learning_curves(left, game_curves(games, games.curves, games.steps), score="median human-normalised score")
+    learning_curves(left, game_curves(games, games.curves, games.steps), score=f"median {games.score}")
     colours, labels = eta_colours(games.etas), [eta_label(eta) for eta in games.etas]
     baseline = games.etas.index(0.0) if 0.0 in games.etas else None
     for ax, name, scores, statistic in (
@@ -60,7 +62,7 @@ def _median_figure(games: Games) -> Figure:
 
 def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """The counts of games, the median, the best eta, and negative ones."""
-    games = atari_games(constant_etas(series))
+    games = games_together(constant_etas(series))
     small = too_small(series, scope)
     about = partial(judged, too_small=small, command=scope.command)
     return [
@@ -71,6 +73,11 @@ def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
     ]
 
 
+def judge_minatar(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """Our own question, and only one: six seeds cannot answer several after correction."""
+    return [gains("(Ours) On MinAtar a tuned eta beats eta = 0, all games together", series, "online", scope)]
+
+
 def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
     """By name."""
     found = {}
@@ -78,7 +85,7 @@ def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
         own = [each for each in series if each.env == env]
         best = tuned(own, final)
         if best is not None:
-            found[game_name(env) or env] = (best, floor_of(own[0].task, own))
+            found[game_name(env) or minatar_game(env) or env] = (best, floor_of(own[0].task, own))
     return found
 
 
@@ -136,8 +143,8 @@ def _share_better(games: Sequence[Game], better_than: float, claimed: float) -> 
 
 def _median_rises(games: Games | None, about: partial[Claim]) -> Claim:
     text = "The median human-normalised score rises from 45 % to 60 %"
-    above = [eta for eta in games.etas if eta > 0] if games else []
-    if games is None or 0.0 not in games.etas or not above or len(games.seeds) < 2:
+    above = [eta for eta in games.constants if eta > 0] if games else []
+    if games is None or 0.0 not in games.constants or not above or len(games.seeds) < 2:
         return about(text, None, "")
     rise = _best_median(games, above, 0.0, games.final, claimed=0.15)
     naive = max(above, key=lambda eta: float(median(games.final[eta])))
@@ -150,7 +157,7 @@ def _median_rises(games: Games | None, about: partial[Claim]) -> Claim:
 
 
 def _best_median(
-    games: Games, etas: Sequence[float], baseline: float, scores: dict[float, Array], claimed: float = 0.0
+    games: Games, etas: Sequence[float], baseline: float, scores: dict[float | str, Array], claimed: float = 0.0
 ) -> BestOf:
     """The best of `etas` against the baseline, by each seed's median over games (over training: its mean)."""
     by_seed = {eta: np.median(scores[eta], axis=-1).reshape(-1, len(games.seeds)).mean(axis=0) for eta in games.etas}
@@ -160,14 +167,20 @@ def _best_median(
 def _best_eta(games: Games | None, about: partial[Claim]) -> Claim:
     """Both parts must hold: etas near 2 above eta = 0, and above the largest."""
     text = "The best eta is near 2; beyond it the score falls"
-    near = [eta for eta in games.etas if NEAR_TWO[0] <= eta <= NEAR_TWO[1]] if games else []
-    if games is None or not near or 0.0 not in games.etas or games.etas[-1] <= NEAR_TWO[1] or len(games.seeds) < 2:
+    near = [eta for eta in games.constants if NEAR_TWO[0] <= eta <= NEAR_TWO[1]] if games else []
+    if (
+        games is None
+        or not near
+        or 0.0 not in games.constants
+        or games.constants[-1] <= NEAR_TWO[1]
+        or len(games.seeds) < 2
+    ):
         return about(text, None, "")
-    parts = [_best_median(games, near, other, games.curves).gain for other in (0.0, games.etas[-1])]
+    parts = [_best_median(games, near, other, games.curves).gain for other in (0.0, games.constants[-1])]
     weaker = max(parts, key=lambda part: (part.verdict != "holds", part.p))
-    best = max(games.etas, key=lambda eta: float(median(games.curves[eta]).mean()))
+    best = max(games.constants, key=lambda eta: float(median(games.curves[eta]).mean()))
     shown = (
-        f"eta in 1 to 3: {parts[0].mean:+.0%} over eta = 0, {parts[1].mean:+.0%} over eta = {games.etas[-1]:g};"
+        f"eta in 1 to 3: {parts[0].mean:+.0%} over eta = 0, {parts[1].mean:+.0%} over eta = {games.constants[-1]:g};"
         f" the highest mean of the median over training is at eta = {best:g}"
     )
     return about(text, weaker, shown, percent=True)
@@ -175,8 +188,8 @@ def _best_eta(games: Games | None, about: partial[Claim]) -> Claim:
 
 def _negative(games: Games | None, about: partial[Claim]) -> Claim:
     text = "A negative eta is even worse than eta = 10"
-    negative = [eta for eta in games.etas if eta < 0] if games else []
-    if games is None or not negative or 10.0 not in games.etas:
+    negative = [eta for eta in games.constants if eta < 0] if games else []
+    if games is None or not negative or 10.0 not in games.constants:
         command = "a GPU cluster: bsrs sweep dqn --env (the 40 games) --eta -0.5 0 10 --seeds 6 --executor slurm"
         return about(text, None, "", command=command)  # the paper's own sweep has no negative eta
     ten, below = (np.median(games.final[eta], axis=-1) for eta in (10.0, negative[0]))

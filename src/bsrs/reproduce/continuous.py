@@ -122,8 +122,8 @@ def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]
             "The potential from the online network beats that from the target network",
             series, "potential_network", ("online", "target"), scope,
         ),
-        _gains("With the online network there is a positive difference from eta = 0", series, "online", scope),
-        _gains("With the target network there is no positive difference from eta = 0", series, "target", scope),
+        gains("With the online network there is a positive difference from eta = 0", series, "online", scope),
+        gains("With the target network there is no positive difference from eta = 0", series, "target", scope),
     ]  # fmt: skip
     if any(getattr(each.config, "potential_network", "") == "split" for each in series):
         text = "(Ours) The online network at both ends beats the online one at s with the target network at s'"
@@ -161,7 +161,7 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     return about(effect, shown)
 
 
-def _gains(text: str, series: Sequence[Series], network: str, scope: Scope) -> Claim:
+def gains(text: str, series: Sequence[Series], network: str, scope: Scope) -> Claim:
     """The best eta above 0 against eta = 0, each env in units of its own spread."""
     own = [each for each in series if each.eta == 0.0 or getattr(each.config, "potential_network", "") == network]
     found = [tuned([each for each in own if each.env == env], area) for env in dict.fromkeys(s.env for s in own)]

@@ -15,7 +15,7 @@ from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
 from bsrs.reproduce.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
-from bsrs.reproduce.atari import draw_atari, judge_atari
+from bsrs.reproduce.atari import draw_games, judge_atari, judge_minatar
 from bsrs.reproduce.auto_eta import auto_table, draw_auto, is_wanted, judge_auto
 from bsrs.reproduce.claims import Claim, Scope, corrected, write_claims
 from bsrs.reproduce.continuous import (
@@ -92,7 +92,7 @@ class Experiment:
 TWO_GAMES = {"env": ("PongNoFrameskip-v4", "RoadRunnerNoFrameskip-v4"), "eta": (0.0, 2.0), "seeds": 2}
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "atari": Experiment("paper-atari", draw_atari, judge_atari, cluster=True, smoke=TWO_GAMES),
+    "atari": Experiment("paper-atari", partial(draw_games, "atari"), judge_atari, cluster=True, smoke=TWO_GAMES),
     "pendulum": Experiment("paper-pendulum", draw_pendulum, judge_pendulum),
     "mujoco": Experiment("paper-mujoco", partial(draw_variants, "mujoco"), judge_mujoco, cluster=True),
     "target-ablation": Experiment(
@@ -103,6 +103,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted, table=auto_table),
     "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),
+    "minatar": Experiment("minatar", partial(draw_games, "minatar"), judge_minatar),
     "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
 }
 

@@ -13,23 +13,23 @@ from bsrs.report.plots import series_label
 from bsrs.reproduce.claims import stacked
 from bsrs.stats import bootstrap, median, performance_profile
 from bsrs.stats.aggregates import Array
-from bsrs.stats.summary import Games, Row, atari_games
+from bsrs.stats.summary import Games, Row, games_together
 
 DRAWS = 1_000
 
 
 def games_figure(games: Games) -> Figure:
-    """Median human-normalised score over training, and performance profiles at its end."""
+    """Median score over training, and performance profiles at its end."""
     figure, (left, right) = new_figure(9, 3, 1, 2)
-    learning_curves(left, game_curves(games, games.curves, games.steps), score="median human-normalised score")
+    learning_curves(left, game_curves(games, games.curves, games.steps), score=f"median {games.score}")
     thresholds = np.linspace(0, max(1.0, float(max(np.quantile(s, 0.98) for s in games.final.values()))), 101)
     profiles = game_curves(games, games.final, thresholds, lambda scores: performance_profile(scores, thresholds))
-    performance_profiles(right, profiles, score="human-normalised score")
+    performance_profiles(right, profiles, score=games.score)
     return figure
 
 
 def game_curves(
-    games: Games, scores: Mapping[float, Array], at: Array, statistic: Callable[[Array], Array] = median
+    games: Games, scores: Mapping[float | str, Array], at: Array, statistic: Callable[[Array], Array] = median
 ) -> list[Curve]:
     """A statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
     colours = eta_colours(games.etas)
@@ -51,7 +51,7 @@ def draw_further(name: str, rows: Sequence[Row]) -> dict[str, Figure]:
         improvement(ax, list(labels), stacked(list(labels.values())))
         figures[f"{name}-improvement"] = figure
     try:
-        games = atari_games([row.series for row in rows])
+        games = games_together([row.series for row in rows])
     except BadInput:  # several variants: no one median
         games = None
     if games is not None:

@@ -1,4 +1,4 @@
-"""Human-normalised Atari scores: 0 is random play, 1 a human tester (package data, 57 games)."""
+"""Games by their envs' ids, and human-normalised Atari scores: 0 is random play, 1 a human tester (57 games)."""
 
 import csv
 import re
@@ -16,6 +16,12 @@ def game_name(env: str) -> str | None:
     match = re.fullmatch(r"(?:ALE/)?([A-Za-z]+?)(?:NoFrameskip|Deterministic)?-v\d+", env)
     name = match.group(1) if match else env
     return name if name in reference_scores() or "NoFrameskip" in env or env.startswith("ALE/") else None
+
+
+def minatar_game(env: str) -> str | None:
+    """The game of a MinAtar env's id (MinAtar/Breakout-v1), or None for another env's id."""
+    match = re.fullmatch(r"MinAtar/(\w+)-v\d+", env)
+    return match and match.group(1)
 
 
 def human_normalised(scores: npt.ArrayLike, game: str) -> npt.NDArray[np.float64]:

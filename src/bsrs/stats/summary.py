@@ -1,4 +1,4 @@
-"""What a set of runs shows, as numbers: a row for each series, and all Atari games together."""
+"""What a set of runs shows, as numbers: a row for each series, and all games together."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 
 from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, mean
-from bsrs.stats.atari import game_name, human_normalised, reference_scores
+from bsrs.stats.atari import game_name, human_normalised, minatar_game, reference_scores
 from bsrs.stats.comparison import improvement, relative_advantage
 from bsrs.stats.curves import steps_to_threshold
 from bsrs.stats.records import Series, Task
@@ -87,41 +87,68 @@ def floor_of(task: Task, everything: Sequence[Series]) -> float:
 
 @dataclass(frozen=True)
 class Games:
-    """Human-normalised scores of the games that every eta in it was run on, with the seeds that all have."""
+    """Scores of the games that every eta in it was run on, with the seeds that all have, in a unit that they share."""
 
+    kind: str
+    """Atari or MinAtar."""
+    score: str
+    """What the numbers are."""
     games: tuple[str, ...]
-    etas: tuple[float, ...]
+    etas: tuple[float | str, ...]
     seeds: tuple[int, ...]
     steps: Array  # (steps,)
-    curves: dict[float, Array]  # eta -> (steps, seeds, games)
-    final: dict[float, Array]  # eta -> (seeds, games)
+    curves: dict[float | str, Array]  # eta -> (steps, seeds, games)
+    final: dict[float | str, Array]  # eta -> (seeds, games)
+
+    @property
+    def constants(self) -> tuple[float, ...]:
+        """The etas that are numbers, in their order."""
+        return tuple(eta for eta in self.etas if not isinstance(eta, str))
 
 
-def atari_games(series: Sequence[Series]) -> Games | None:
-    """All games together, or None if fewer than two have been run. Only what every constant eta has is compared."""
-    chosen: dict[tuple[str, float], Series] = {}
-    for each in series:
-        game = game_name(each.env)
-        if game is None or isinstance(each.eta, str):
+def games_together(series: Sequence[Series]) -> Games | None:
+    """All Atari games, or else all MinAtar games; None if fewer than two have been run.
+
+    Only games that every constant eta has are compared; schedules are there if they have all of these. Atari's scores
+    are human-normalised. Nobody has measured humans on MinAtar: there 1 is what eta = 0 scores at the end.
+    """
+    kind, name_of = "Atari", game_name
+    if not any(map(name_of, envs := [each.env for each in series])):
+        kind, name_of = "MinAtar", minatar_game
+    chosen: dict[tuple[str, float | str], Series] = {}
+    for each, game in zip(series, map(name_of, envs), strict=True):
+        if game is None:
             continue
         if (game, each.eta) in chosen:
-            raise BadInput(f"{game} was run at eta {each.eta:g} in several variants; expected one")
+            raise BadInput(f"{game} was run at eta {each.eta} in several variants; expected one")
         chosen[game, each.eta] = each
-    etas = sorted({eta for _, eta in chosen})
-    games = sorted({game for game, _ in chosen if all((game, eta) in chosen for eta in etas)})
-    if len(games) < 2:
-        return None
+    constants = sorted({eta for _, eta in chosen if not isinstance(eta, str)})
+    games = sorted({game for game, _ in chosen if all((game, eta) in chosen for eta in constants)})
+    schedules = sorted({eta for _, eta in chosen if isinstance(eta, str)})
+    complete = [eta for eta in schedules if all((game, eta) in chosen for game in games)]
+    etas: tuple[float | str, ...] = (*constants, *complete)
     used = [chosen[game, eta] for game in games for eta in etas]
+    if len(games) < 2 or not constants:
+        return None
     seeds = sorted(set.intersection(*(set(each.seeds) for each in used)))
     steps = min((each.steps for each in used), key=len)
     if not seeds or any((each.steps[: len(steps)] != steps).any() for each in used):
         return None
+    score, plain = "human-normalised score", {}
+    if kind == "MinAtar":
+        score = "score relative to plain"
+        plain = {game: float(chosen[game, 0.0].final.mean()) if 0.0 in etas else 0.0 for game in games}
+        if min(plain.values()) <= 0:
+            return None  # nothing to compare with
 
-    def of_eta(eta: float, values: Callable[[Series], Array]) -> Array:
+    def normalised(scores: Array, game: str) -> Array:
+        return scores / plain[game] if game in plain else human_normalised(scores, game)
+
+    def of_eta(eta: float | str, values: Callable[[Series], Array]) -> Array:
         """(..., seeds, games)"""
-        return np.stack([human_normalised(of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
+        return np.stack([normalised(of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
 
     curves = {eta: of_eta(eta, lambda each: each.curves[:, : len(steps)]) for eta in etas}  # (seeds, steps, games)
     final = {eta: of_eta(eta, attrgetter("final")) for eta in etas}
     swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
-    return Games(tuple(games), tuple(etas), tuple(seeds), steps, swapped, final)
+    return Games(kind, score, tuple(games), etas, tuple(seeds), steps, swapped, final)
