@@ -32,7 +32,7 @@ EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: config.potential == "policy"),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
-    "target-ablation": (("cartpole", "lunar-lander"), lambda config: config.control == "none"),
+    "target-ablation": (("cartpole", "acrobot-full", "lunar-lander"), lambda config: config.control == "none"),
 }
 
 
@@ -142,7 +142,8 @@ def draw() -> None:
         for folder in OWN_PAGES:
             if found := records(folder):
                 save(folder, EXPERIMENTS[folder].draw(found))
-        for folder in set(folders()) - {"pong", *OWN_PAGES, *(own[0] for own, _ in EXPERIMENT_RUNS.values())}:
+        drawn = {folder for own, _ in EXPERIMENT_RUNS.values() for folder in own}
+        for folder in set(folders()) - {"pong", *OWN_PAGES, *drawn}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
 

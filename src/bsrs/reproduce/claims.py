@@ -19,7 +19,6 @@ from bsrs.stats.summary import on_shared_seeds
 
 SEED = 0
 BAND_DRAWS = 400
-LINES = ("-", "--", ":", "-.")
 
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 area: Value = attrgetter("area")
@@ -185,18 +184,17 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Mean score over runs against steps, for each series of one task; each variant has a line style."""
+    """Mean score over runs against steps, for each series of a panel."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
-    variants = list(dict.fromkeys(each.variant for each in series))
+    label = (lambda each: eta_label(each.eta)) if len(colours) == len(series) else short_label
     return [
         Curve(
-            short_label(each),
+            label(each),
             colours[each.eta],
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS),
-            line=LINES[variants.index(each.variant) % len(LINES)],
             standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
         )
         for each in series

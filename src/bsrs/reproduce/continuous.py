@@ -29,7 +29,7 @@ from bsrs.reproduce.claims import (
 from bsrs.stats import best_of, paired_difference, probability_of_improvement
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
-from bsrs.stats.summary import on_shared_seeds
+from bsrs.stats.summary import baseline_of, on_shared_seeds
 
 LARGE_ETAS = (5.0, 10.0)
 
@@ -100,18 +100,34 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """A panel for each env: full lines for the first variant, dashed for the second, dotted for the third."""
-    envs = sorted({each.env for each in series})
-    columns = min(len(envs), 2)
-    figure, axes = new_figure(
-        4.9 * columns, 2.9 * -(-len(envs) // columns), -(-len(envs) // columns), columns, squeeze=False
-    )
-    for ax in axes.flat[len(envs) :]:
-        ax.set_visible(False)
-    for ax, env in zip(axes.flat, envs, strict=False):
-        learning_curves(ax, curves([each for each in series if each.env == env]), score="score")
-        ax.set_title(env, loc="left")
+    """A row for each env with a panel for each variant, eta = 0 in all; without variants, a panel for each env."""
+    rows = [_panels([each for each in series if each.env == env]) for env in sorted({each.env for each in series})]
+    columns = max(map(len, rows))
+    share = "row" if columns > 1 else False
+    if columns == 1:
+        columns, all_panels = min(len(rows), 2), [panel for (panel,) in rows]
+        rows = [all_panels[i : i + columns] for i in range(0, len(all_panels), columns)]
+    figure, axes = new_figure(4.1 * columns, 2.9 * len(rows), len(rows), columns, squeeze=False, sharey=share)
+    for row, own_axes in zip(rows, axes, strict=True):
+        for ax in own_axes[len(row) :]:
+            ax.set_visible(False)
+        for ax, (title, shown) in zip(own_axes, row, strict=False):
+            learning_curves(ax, curves(shown), score="score")
+            ax.set_title(title, loc="left")
     return {name: figure}
+
+
+def _panels(series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
+    """Of one env: a panel's title and what it shows."""
+    env, variants = series[0].env, list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
+    if len(variants) < 2:
+        return [(env, list(series))]
+    found = []
+    for variant in variants:
+        shaped = [each for each in series if each.eta != 0.0 and each.variant == variant]
+        baseline = baseline_of(shaped[0], series)
+        found.append((f"{env}, {variant}", [*([baseline] if baseline else []), *shaped]))
+    return found
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:
