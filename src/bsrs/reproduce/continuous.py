@@ -165,14 +165,15 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     if not pairs:
         return about(None, "")
     first, second = _scores(pairs)
-    effect = paired_difference(_standardised(first, second), np.zeros(len(first)), seed=SEED)
-    envs = ", ".join(sorted({one.env for one, _ in pairs}))
+    differences = _standardised(first, second)
+    effect = paired_difference(differences.mean(axis=1), np.zeros(len(first)), seed=SEED)
+    envs = _by_env([one.env for one, _ in pairs], differences)
     etas = ", ".join(sorted({eta_label(one.eta) for one, _ in pairs}))
     wins = probability_of_improvement(first, second)
     first_name, second_name = ("shaping" if value == "none" else value for value in values)
     shown = (
-        f"{first_name} beats {second_name} in {wins:.0%} of runs on {envs}, eta {etas},"
-        f" by {effect.mean:+.2f} standard deviations over training"
+        f"{first_name} beats {second_name} in {wins:.0%} of runs at eta {etas},"
+        f" by {effect.mean:+.2f} standard deviations over training: {envs}"
     )
     return about(effect, shown)
 
@@ -180,19 +181,23 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
 def gains(text: str, series: Sequence[Series], network: str, scope: Scope) -> Claim:
     """The best eta above 0 against eta = 0, each env in units of its own spread."""
     own = [each for each in series if each.eta == 0.0 or getattr(each.config, "potential_network", "") == network]
-    found = [tuned([each for each in own if each.env == env], area) for env in dict.fromkeys(s.env for s in own)]
-    best = [each for each in found if each is not None]
-    best = [each for each in best if each.etas == best[0].etas]
+    found = {env: tuned([each for each in own if each.env == env], area) for env in dict.fromkeys(s.env for s in own)}
+    best = {env: each for env, each in found.items() if each is not None}
     if not best:
         return judged(text, None, "", too_small="", command=scope.command)
-    etas, seeds = best[0].etas, min(len(each.baseline) for each in best)
-    scores = np.stack([each.scores[:, :seeds] for each in best], axis=-1)  # (etas, seeds, envs)
-    zero = np.stack([each.baseline[:seeds] for each in best], axis=-1)  # (seeds, envs)
-    gains = [_standardised(one, zero) for one in scores]
-    overall = best_of(np.stack(gains), np.zeros(seeds), seed=SEED)
+    etas = next(iter(best.values())).etas
+    best = {env: each for env, each in best.items() if each.etas == etas}
+    seeds = min(len(each.baseline) for each in best.values())
+    scores = np.stack([each.scores[:, :seeds] for each in best.values()], axis=-1)  # (etas, seeds, envs)
+    zero = np.stack([each.baseline[:seeds] for each in best.values()], axis=-1)  # (seeds, envs)
+    differences = np.stack([_standardised(one, zero) for one in scores])  # (etas, seeds, envs)
+    overall = best_of(differences.mean(axis=-1), np.zeros(seeds), seed=SEED)
     effect = denied(overall.gain) if network == "target" else overall.gain
     chosen = ", ".join(eta_label(etas[i]) for i in sorted(set(overall.choices)))
-    shown = f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}, chosen on other seeds"
+    envs = _by_env(list(best), differences[overall.choices, np.arange(seeds)])
+    shown = (
+        f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}, chosen on other seeds: {envs}"
+    )
     return judged(text, effect, shown, too_small=too_small(own, scope), command=scope.command)
 
 
@@ -217,7 +222,13 @@ def _scores(pairs: Sequence[tuple[Series, Series]]) -> tuple[Array, Array]:
 
 
 def _standardised(first: Array, second: Array) -> Array:
-    """(seeds,): first - second in units of each column's spread, over the columns: etas and envs that share a seed are
-    one piece of evidence, not several."""
+    """first - second in units of each column's spread: (seeds, columns). Etas and envs that share a seed are one piece
+    of evidence, not several: the mean over the columns is tested."""
     spread = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)]).std(axis=0)
-    return np.asarray(((first - second) / np.where(spread > 0, spread, 1.0)).mean(axis=1))
+    return np.asarray((first - second) / np.where(spread > 0, spread, 1.0))
+
+
+def _by_env(envs: Sequence[str], differences: Array) -> str:
+    """The mean difference on each env, where there are several: one of them may carry all."""
+    means = {env: differences[:, [each == env for each in envs]].mean() for env in sorted(set(envs))}
+    return ", ".join(f"{env} {mean:+.2f}" if len(means) > 1 else env for env, mean in means.items())
