@@ -42,7 +42,16 @@ OWN_PAGES = ("anatomy", "auto-eta")
 
 def main() -> None:
     claims = claims_table([*judge_theory(), *experiment_claims()])
-    fill(README, {"claims": claims, "recommendations": recommendations(), "runs": runs_table(), "ppo": ppo_table()})
+    fill(
+        README,
+        {
+            "claims": claims,
+            "recommendations": recommendations(),
+            "runs": runs_table(),
+            "ppo": ppo_table(),
+            "sb3": sb3_table(),
+        },
+    )
     for folder in OWN_PAGES:
         experiment, found = EXPERIMENTS[folder], records(folder)
         table = experiment.table(found) if experiment.table else []
@@ -127,6 +136,19 @@ def ppo_table() -> Iterator[str]:
         over, end = map(with_interval, each.T)
         against = f"{effect} | {effect.p:.2g}" if effect else " | "
         yield f"| {eta:g} | {len(each)} | {over} | {against} | {end} |"
+
+
+def sb3_table() -> Iterator[str]:
+    """Plain DQN with the zoo's settings: Stable-Baselines3's own, which zoo-sb3/train.py trains, and ours."""
+    yield "| settings | plain DQN of | seeds | mean over training | score at the end | best evaluation of a run |"
+    yield "|---|---|---|---|---|---|"
+    for folder in sorted({path.name.partition("-seed")[0] for path in (HERE / "zoo-sb3" / "runs").glob("*.json")}):
+        theirs = [json.loads(path.read_text()) for path in sorted((HERE / "zoo-sb3" / "runs").glob(f"{folder}-seed*"))]
+        ours = next(each for each in records(folder) if each.eta == 0.0)
+        curves = np.mean([run["scores"] for run in theirs], axis=-1)  # (runs, evaluations)
+        for who, steps, scores in ("SB3", np.array(theirs[0]["steps"]), curves), ("bsrs", ours.steps, ours.curves):
+            found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
+            yield f"| {folder} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
 
 
 def with_interval(scores: Array) -> str:
