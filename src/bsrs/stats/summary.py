@@ -112,24 +112,15 @@ def games_together(series: Sequence[Series]) -> Games | None:
     Only games that every constant eta has are compared; schedules are there if they have all of these. Atari's scores
     are human-normalised. Nobody has measured humans on MinAtar: there 1 is what eta = 0 scores at the end.
     """
-    kind, name_of = "Atari", game_name
-    if not any(map(name_of, envs := [each.env for each in series])):
-        kind, name_of = "MinAtar", minatar_game
-    chosen: dict[tuple[str, float | str], Series] = {}
-    for each, game in zip(series, map(name_of, envs), strict=True):
-        if game is None:
-            continue
-        if (game, each.eta) in chosen:
-            raise BadInput(f"{game} was run at eta {each.eta} in several variants; expected one")
-        chosen[game, each.eta] = each
+    kind, chosen = _by_game(series)
     constants = sorted({eta for _, eta in chosen if not isinstance(eta, str)})
     games = sorted({game for game, _ in chosen if all((game, eta) in chosen for eta in constants)})
     schedules = sorted({eta for _, eta in chosen if isinstance(eta, str)})
     complete = [eta for eta in schedules if all((game, eta) in chosen for game in games)]
     etas: tuple[float | str, ...] = (*constants, *complete)
-    used = [chosen[game, eta] for game in games for eta in etas]
     if len(games) < 2 or not constants:
         return None
+    used = [chosen[game, eta] for game in games for eta in etas]
     seeds = sorted(set.intersection(*(set(each.seeds) for each in used)))
     steps = min((each.steps for each in used), key=len)
     if not seeds or any((each.steps[: len(steps)] != steps).any() for each in used):
@@ -152,3 +143,19 @@ def games_together(series: Sequence[Series]) -> Games | None:
     final = {eta: of_eta(eta, attrgetter("final")) for eta in etas}
     swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
     return Games(kind, score, tuple(games), etas, tuple(seeds), steps, swapped, final)
+
+
+def _by_game(series: Sequence[Series]) -> tuple[str, dict[tuple[str, float | str], Series]]:
+    """The kind of games, and each game's series by eta."""
+    kind, name_of = "Atari", game_name
+    if not any(name_of(each.env) for each in series):
+        kind, name_of = "MinAtar", minatar_game
+    found: dict[tuple[str, float | str], Series] = {}
+    for each in series:
+        game = name_of(each.env)
+        if game is None:
+            continue
+        if (game, each.eta) in found:
+            raise BadInput(f"{game} was run at eta {each.eta} in several variants; expected one")
+        found[game, each.eta] = each
+    return kind, found
