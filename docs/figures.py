@@ -125,12 +125,13 @@ def adaptive_eta() -> Figure:
 
 
 def tasks(study: Study) -> dict[Task, list[Series]]:
-    """The constant etas of each task with eta = 0 and enough seeds, in the plain variant that eta = 0 has."""
+    """The constant etas of each task, and auto, with eta = 0 and enough seeds, in the variant that eta = 0 has."""
     found: dict[Task, list[Series]] = {}
     everything = [row.series for row in study.rows]
     for series in everything:
         baseline = baseline_of(series, everything)
-        if baseline is None or isinstance(series.eta, str) or baseline.variant != series.variant:
+        another_rule = isinstance(series.eta, str) and series.eta != "auto"
+        if baseline is None or another_rule or baseline.variant != series.variant:
             continue
         if len(set(series.seeds) & set(baseline.seeds)) >= FEWEST_SEEDS:
             found.setdefault(series.task, []).append(series)
@@ -144,7 +145,7 @@ def results(study: Study) -> Figure:
     count = sum(len(members) - 1 for members in by_task.values())
     figure, ax = new_figure(7.2, 0.9 + 0.2 * count + 0.12 * len(by_task))
     at, ticks = 0.0, {}
-    colours = eta_colours(sorted({series.eta for members in by_task.values() for series in members}))
+    colours = eta_colours(list(dict.fromkeys(series.eta for members in by_task.values() for series in members)))
     for task, members in by_task.items():
         top = at
         baseline = next(series for series in members if series.eta == 0)
@@ -159,8 +160,7 @@ def results(study: Study) -> Figure:
             ticks[at] = f"η = {eta_label(series.eta)}"
             at += 1
         seeds, steps = len(paired(members[-1], baseline)[0]), members[-1].config.steps
-        tuned = "tuned " * ("zoo" in str(task.sweep))
-        about = f"{task.env}\n{tuned}{task.algorithm.upper()}, {seeds} seeds, {steps // 1000:,}k steps"
+        about = f"{task.env}\n{agent(task)}, {seeds} seeds, {steps // 1000:,}k steps"
         where = {"transform": ax.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": 8}
         ax.text(-0.12, (top + at - 1) / 2, about, **where)
         at += 0.5
@@ -172,6 +172,11 @@ def results(study: Study) -> Figure:
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel("gain in the mean score over training, relative to what η = 0 gained")
     return figure
+
+
+def agent(task: Task) -> str:
+    """What stands beside its env; the zoo's settings are tuned ones."""
+    return "tuned " * ("zoo" in str(task.sweep)) + task.algorithm.upper()
 
 
 def relative_gain(series: Series, baseline: Series, floor: float) -> Interval:
@@ -195,7 +200,7 @@ def choosing_eta(study: Study) -> Figure:
     figure, axes = new_figure(7, 2.1 * rows, rows, columns, squeeze=False)
     for ax in list(axes.flat)[len(by_task) :]:
         ax.set_visible(False)
-    colours = eta_colours(sorted({series.eta for members in by_task.values() for series in members}))
+    colours = eta_colours(list(dict.fromkeys(series.eta for members in by_task.values() for series in members)))
     for ax, (task, members) in zip(axes.flat, by_task.items(), strict=False):
         for at, series in enumerate(members):
             score = bootstrap(mean, series.area[:, None], seed=0)
@@ -205,8 +210,8 @@ def choosing_eta(study: Study) -> Figure:
                 ax.axhline(float(score.estimate), color=GREY, linestyle=":", linewidth=1)
         ax.set_xticks(range(len(members)), [eta_label(series.eta) for series in members])
         ax.set_xlabel("η")
-        steps = f"{members[0].config.steps // 1000}k steps"
-        ax.set_title(f"{task.env.removeprefix('MinAtar/')}, {task.algorithm}, {steps}", fontsize=8)
+        steps = f"{members[0].config.steps // 1000}k"
+        ax.set_title(f"{task.env.removeprefix('MinAtar/')}, {agent(task)}, {steps}", fontsize=8)
         ax.margins(x=0.15)
     return figure
 
