@@ -120,10 +120,12 @@ def test_minatar_games_are_relative_to_plain(tmp_path: Path) -> None:
     envs = ["MinAtar/Breakout-v0", "MinAtar/Freeway-v0"]
     write_sweep(tmp_path, envs, [0.0, 2.0, "auto"], seeds=3)
     write_sweep(tmp_path, envs[:1], ["linear:2:0:500"], seeds=3)  # a schedule that not all games have
+    write_sweep(tmp_path, envs, ["linear:1:0:500"], seeds=2)  # and one that takes no seeds from the others
     series = series_of(read_runs(tmp_path)[0])
     games = games_together(series)
     assert games is not None
     assert (games.kind, games.games, games.etas) == ("MinAtar", ("Breakout", "Freeway"), (0.0, 2.0, "auto"))
+    assert games.seeds == (0, 1, 2)
     plain, shaped = (next(s for s in series if s.env == envs[1] and s.eta == eta) for eta in (0.0, 2.0))
     assert games.final[0.0].mean(axis=0) == pytest.approx([1, 1])
     assert games.final[2.0][:, 1] == pytest.approx(shaped.final / plain.final.mean())

@@ -116,7 +116,7 @@ def test_the_probability_of_improvement_is_drawn_with_its_intervals(opened: Any)
 
 def test_axes_can_be_logarithmic_and_in_minutes(opened: Any) -> None:
     steps = opened.execute_script("return document.getElementById('curves').data.at(-1).x")
-    _choose(opened, "axis", "wall-clock time")
+    _choose(opened, "axis", "training time")
     minutes = opened.execute_script("return document.getElementById('curves').data.at(-1).x")
     # one run of eta = 10 ended: 2,000 steps in 12.5 seconds
     assert minutes == pytest.approx([step * 12.5 / 2_000 / 60 for step in steps])

@@ -26,6 +26,7 @@ from bsrs.learners import DQN
 from bsrs.rng import stream_seed
 from bsrs.run import Records, make_agent, run
 from bsrs.store import read_metrics, read_result
+from bsrs.store.read import read_run
 from bsrs.train import Loop, evaluate
 
 QUIET = RunOptions(tensorboard=False, threads=1)
@@ -168,6 +169,16 @@ def test_stopped_and_resumed_is_bit_identical(env: str, tmp_path: Path) -> None:
     assert read_result(tmp_path / "stopped") is None
     run([config], [tmp_path / "stopped"], dataclasses.replace(options, resume=True))
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_the_members_of_a_population_share_its_time(tmp_path: Path) -> None:
+    configs = [small(seed=seed) for seed in range(8)]
+    make_agent(configs)  # compiles its passes
+    began = time.monotonic()
+    run(configs, [tmp_path / str(config.seed) for config in configs], QUIET)
+    elapsed = time.monotonic() - began
+    seconds = [read_run(tmp_path / str(config.seed)).seconds or 0.0 for config in configs]
+    assert 0 < sum(seconds) <= elapsed
 
 
 def test_a_population_resumes_too(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def run(
     runs: list[Run] = []
     try:
         for config, folder in zip(configs, folders, strict=True):
-            runs.append(Run(folder, config, resume=options.resume, track=options.trackers))
+            runs.append(Run(folder, config, resume=options.resume, track=options.trackers, members=len(configs)))
         while True:
             try:
                 return _train(agent, runs, options, progress)

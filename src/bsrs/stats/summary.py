@@ -109,22 +109,29 @@ class Games:
 def games_together(series: Sequence[Series]) -> Games | None:
     """All Atari games, or else all MinAtar games; None if fewer than two have been run.
 
-    Only games that every constant eta has are compared; schedules are there if they have all of these. Atari's scores
-    are human-normalised. Nobody has measured humans on MinAtar: there 1 is what eta = 0 scores at the end.
+    Only games that every constant eta has are compared, on the seeds that all have; schedules are there if they have
+    all of these. Atari's scores are human-normalised. Nobody has measured humans on MinAtar: there 1 is what eta = 0
+    scores at the end.
     """
     kind, chosen = _by_game(series)
     constants = sorted({eta for _, eta in chosen if not isinstance(eta, str)})
     games = sorted({game for game, _ in chosen if all((game, eta) in chosen for eta in constants)})
-    schedules = sorted({eta for _, eta in chosen if isinstance(eta, str)})
-    complete = [eta for eta in schedules if all((game, eta) in chosen for game in games)]
-    etas: tuple[float | str, ...] = (*constants, *complete)
     if len(games) < 2 or not constants:
         return None
-    used = [chosen[game, eta] for game in games for eta in etas]
+    used = [chosen[game, eta] for game in games for eta in constants]
     seeds = sorted(set.intersection(*(set(each.seeds) for each in used)))
     steps = min((each.steps for each in used), key=len)
-    if not seeds or any((each.steps[: len(steps)] != steps).any() for each in used):
+
+    def complete(eta: float | str) -> bool:
+        runs = [chosen[game, eta] for game in games if (game, eta) in chosen]
+        return len(runs) == len(games) and all(
+            set(seeds) <= set(each.seeds) and np.array_equal(each.steps[: len(steps)], steps) for each in runs
+        )
+
+    if not seeds or not all(map(complete, constants)):
         return None
+    schedules = sorted({eta for _, eta in chosen if isinstance(eta, str) and complete(eta)})
+    etas: tuple[float | str, ...] = (*constants, *schedules)
     score, plain = "human-normalised score", {}
     if kind == "MinAtar":
         score = "score relative to plain"

@@ -44,6 +44,7 @@ class RunRecord:
     """finished, diverged, failed, or unfinished while it has not ended."""
     reason: str
     seconds: float | None
+    """Of training; of a population's, the share of one member."""
     metrics: tuple[dict[str, Any], ...]
     sealed: bool = False
 

@@ -34,9 +34,15 @@ class Run:
     """The folder of a run that this process holds. A `Recorder` for the training loop."""
 
     def __init__(
-        self, folder: Path, config: TrainingConfig, *, resume: bool = False, track: Sequence[TrackerName] = ()
+        self,
+        folder: Path,
+        config: TrainingConfig,
+        *,
+        resume: bool = False,
+        track: Sequence[TrackerName] = (),
+        members: int = 1,
     ) -> None:
-        self.folder, self.config = folder, config
+        self.folder, self.config, self._members = folder, config, members
         with clear_words_when_full(folder):
             make_folder(folder)
             self._lock = Lock(folder / "lock", f"the run {folder}")
@@ -126,8 +132,8 @@ class Run:
             self._result(outcome="failed", step=None, score=None, reason=f"{type(error).__name__}: {error}")
 
     def wall_time(self) -> float:
-        """Seconds of training so far, over all processes that took part."""
-        return self._earlier + time.monotonic() - self._began
+        """Seconds of training so far, over all processes that took part: of a population's, the share of one member."""
+        return self._earlier + (time.monotonic() - self._began) / self._members
 
     def _result(self, **content: Any) -> None:
         about = {"wall_time_s": round(self.wall_time(), 3), "versions": _versions(), "host": platform.node()}
