@@ -121,9 +121,9 @@ def runs_table() -> Iterator[str]:
 
 
 def ppo_table() -> Iterator[str]:
-    """Of the runs that ppo/train.py leaves: SB3's own training loop has no records of ours."""
+    """Of the runs that sb3.py leaves: SB3's own training loop has no records of ours."""
     scores: dict[float, dict[int, tuple[float, float]]] = {}  # over training and at the end
-    for path in sorted((HERE / "ppo" / "runs").glob("*.json")):
+    for path in sorted((HERE / "sb3" / "ppo").glob("*.json")):
         run = json.loads(path.read_text())
         curve = np.array(run["steps"]), np.mean(run["scores"], axis=1)
         scores.setdefault(run["eta"], {})[run["seed"]] = float(area_under_curve(*curve)), float(final_score(*curve))
@@ -139,11 +139,11 @@ def ppo_table() -> Iterator[str]:
 
 
 def sb3_table() -> Iterator[str]:
-    """Plain DQN with the zoo's settings: Stable-Baselines3's own, which zoo-sb3/train.py trains, and ours."""
+    """Plain DQN with the zoo's settings: Stable-Baselines3's own, which sb3.py trains, and ours."""
     yield "| settings | plain DQN of | seeds | mean over training | score at the end | best evaluation of a run |"
     yield "|---|---|---|---|---|---|"
-    for folder in sorted({path.name.partition("-seed")[0] for path in (HERE / "zoo-sb3" / "runs").glob("*.json")}):
-        theirs = [json.loads(path.read_text()) for path in sorted((HERE / "zoo-sb3" / "runs").glob(f"{folder}-seed*"))]
+    for folder in sorted({path.name.partition("-seed")[0] for path in (HERE / "sb3" / "plain").glob("*.json")}):
+        theirs = [json.loads(path.read_text()) for path in sorted((HERE / "sb3" / "plain").glob(f"{folder}-seed*"))]
         ours = next(each for each in records(folder) if each.eta == 0.0)
         curves = np.mean([run["scores"] for run in theirs], axis=-1)  # (runs, evaluations)
         for who, steps, scores in ("SB3", np.array(theirs[0]["steps"]), curves), ("bsrs", ours.steps, ours.curves):

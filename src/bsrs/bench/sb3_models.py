@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bsrs.config.agents import ActorCriticConfig
+from bsrs.config.agents import ActorCriticConfig, DQNConfig
 from bsrs.config.training import OffPolicyConfig
 from bsrs.errors import optional
 
@@ -29,26 +29,28 @@ def sb3_model(algorithm: str, config: OffPolicyConfig) -> Any:
     policy, policy_kwargs = "MlpPolicy", dict[str, Any](net_arch=list(config.hidden))
     if isinstance(config, ActorCriticConfig):
         policy_kwargs["n_critics"] = config.n_critics
-    else:
-        settings["exploration_fraction"] = 1e-9
+    elif isinstance(config, DQNConfig):
+        settings["exploration_fraction"] = max(config.exploration_fraction, 1e-9)  # it divides by it
     if config.env.startswith("MinAtar"):
         policy_kwargs = {"net_arch": [], "features_extractor_class": _minatar_network()}
     elif "NoFrameskip" in config.env:
         policy, policy_kwargs = "CnnPolicy", {}
-    return made(policy, _env(config.env), **settings, policy_kwargs=policy_kwargs, device="cpu", seed=0)
+    made_env = sb3_env(config.env, seed=config.seed)
+    return made(policy, made_env, **settings, policy_kwargs=policy_kwargs, device="cpu", seed=config.seed)
 
 
-def _env(env: str) -> Any:
+def sb3_env(env: str, *, n_envs: int = 1, seed: int) -> Any:
+    """Stable-Baselines3's own env, as the model takes it."""
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+    from stable_baselines3.common.vec_env import VecFrameStack
 
     if env.startswith("MinAtar"):
-        return DummyVecEnv([lambda: _minatar(env)])
+        return make_vec_env(lambda: _minatar(env), n_envs, seed)
     if "NoFrameskip" in env:
         import ale_py  # noqa: F401  registers the games
 
-        return VecFrameStack(make_atari_env(env, n_envs=1, seed=0), n_stack=4)
-    return make_vec_env(env, n_envs=1, seed=0)
+        return VecFrameStack(make_atari_env(env, n_envs, seed), n_stack=4)
+    return make_vec_env(env, n_envs, seed)
 
 
 def _minatar(env: str) -> Any:
