@@ -20,6 +20,7 @@ from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
 from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.aggregates import Array
+from bsrs.stats.atari import minatar_game
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
@@ -30,11 +31,16 @@ README = HERE / "README.md"
 # need a cluster.
 EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
+    "minatar": (("minatar",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: config.potential == "policy"),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
     "target-ablation": (("cartpole", "acrobot-full", "lunar-lander"), lambda config: config.control == "none"),
 }
 
+
+# Young and Tian (2019), plain DQN's training returns at 500,000 frames, 30 runs with epsilon 0.1: read off the learning
+# curves that their repository shows (github.com/kenjyoung/MinAtar, img/learning_curves.gif).
+MINATAR_PUBLISHED = {"Asterix": 1.0, "Breakout": 8.2, "Freeway": 35.1, "SpaceInvaders": 27.5}
 
 # Folders whose tables are in a README.md of their own.
 OWN_PAGES = ("anatomy", "auto-eta")
@@ -50,6 +56,7 @@ def main() -> None:
             "runs": runs_table(),
             "ppo": ppo_table(),
             "sb3": sb3_table(),
+            "minatar": minatar_table(),
         },
     )
     for folder in OWN_PAGES:
@@ -149,6 +156,18 @@ def sb3_table() -> Iterator[str]:
         for who, steps, scores in ("SB3", np.array(theirs[0]["steps"]), curves), ("bsrs", ours.steps, ours.curves):
             found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
             yield f"| {folder} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
+
+
+def minatar_table() -> Iterator[str]:
+    """Plain DQN beside the published curves, in the same quantity: the returns of the training episodes."""
+    yield "| game | published, at 500,000 | here, training episodes | seeds | here, greedy at the end |"
+    yield "|---|---|---|---|---|"
+    for plain in (each for each in records("minatar") if each.eta == 0.0):
+        game, last = minatar_game(plain.env), 0.95 * plain.config.steps
+        traces = [run.trace("return") for run in plain.runs]
+        returns = np.array([values[steps > last].mean() for steps, values in traces])
+        cells = [game, MINATAR_PUBLISHED[game], with_interval(returns), len(returns), with_interval(plain.final)]
+        yield f"| {' | '.join(map(str, cells))} |"
 
 
 def with_interval(scores: Array) -> str:

@@ -10,6 +10,7 @@ from bsrs.figures.style import BLACK, BLUE, GREY, VERMILION
 from bsrs.stats import Comparison, Interval
 from bsrs.stats.aggregates import Array
 
+UPRIGHT = 6  # as many names have room beside each other
 LINEAR_TO, LARGEST = 1.0, 10.0
 
 
@@ -43,7 +44,7 @@ def relative_advantages(
         float(min(shown.min(), ends[0][known].min(initial=0))),
         float(max(shown.max(), ends[1][known].max(initial=mark))),
     )
-    ax.set_xticks(at, [names[i] for i in order], rotation=90 if len(order) > 6 else 0)
+    ax.set_xticks(at, [names[i] for i in order], rotation=90 if len(order) > UPRIGHT else 0)
     ax.set_xlim(-0.8, len(order) - 0.2)
     ax.grid(axis="x", visible=False)
     ax.set_ylabel("relative advantage\nover η = 0")
