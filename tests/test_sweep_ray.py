@@ -19,7 +19,7 @@ SWEEP = SweepConfig(
     algorithm="dqn",
     env=("CartPole-v1",),
     eta=(0.0, 0.5, 1.0, 2.0),
-    fields={"steps": 1_500, "learning_starts": 100, "batch_size": 16, "hidden": [16], "log_every": 50},
+    fields={"steps": 4_000, "learning_starts": 100, "batch_size": 16, "hidden": [16], "log_every": 50},
 )
 
 
