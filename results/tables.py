@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.style import eta_label, project_style
-from bsrs.reproduce.claims import SEED, Claim, area, gain
-from bsrs.reproduce.continuous import draw_variants
+from bsrs.reproduce.claims import SEED, Claim, area, corrected, gain
+from bsrs.reproduce.continuous import draw_variants, judge_pendulum, judge_potentials
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
 from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.atari import minatar_game
 from bsrs.stats.recommend import recommend
-from bsrs.stats.records import RunRecord, Series, read_run, read_runs, series_of
+from bsrs.stats.records import RunRecord, Series, Task, read_run, read_runs, series_of
 from bsrs.stats.summary import baseline_of
 
 HERE = Path(__file__).parent
@@ -32,15 +33,19 @@ README = HERE / "README.md"
 EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
     "minatar": (("minatar",), lambda config: True),
-    "pendulum": (("pendulum",), lambda config: config.potential == "policy"),
+    "pendulum": (("pendulum",), lambda config: True),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
     "target-ablation": (("cartpole", "acrobot-full", "lunar-lander"), lambda config: config.control == "none"),
+    "zoo": (("zoo",), lambda config: True),
 }
-
+# Runs whose eta = 0 lies in another folder: without shaping they are the same agent, whatever the potential.
+PLAIN_RUNS = {"pendulum-replay": "pendulum"}
 
 # Young and Tian (2019), plain DQN's training returns at 500,000 frames, 30 runs with epsilon 0.1: read off the learning
 # curves that their repository shows (github.com/kenjyoung/MinAtar, img/learning_curves.gif).
 MINATAR_PUBLISHED = {"Asterix": 1.0, "Breakout": 8.2, "Freeway": 35.1, "SpaceInvaders": 27.5}
+AS_RUN = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
+OVERLAID = ("potential",)
 
 # Folders whose tables are in a README.md of their own.
 OWN_PAGES = ("anatomy", "auto-eta")
@@ -52,6 +57,7 @@ def main() -> None:
         README,
         {
             "claims": claims,
+            "replay": claims_table(replay_claims()),
             "recommendations": recommendations(),
             "runs": runs_table(),
             "ppo": ppo_table(),
@@ -93,15 +99,22 @@ def experiment_claims() -> Iterator[Claim]:
             yield from experiment.claims(found)
 
 
+def replay_claims() -> list[Claim]:
+    """Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
+    replay, scope = records("pendulum-replay"), AS_RUN.scope(["Pendulum-v1"])
+    of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
+    both = read_runs(HERE / "pendulum")[0] + read_runs(HERE / "pendulum-replay")[0]
+    return corrected([*of_paper, *judge_potentials(series_of(both, OVERLAID), scope)])
+
+
 def recommendations() -> Iterator[str]:
     yield "| env | algorithm | steps | what `bsrs recommend` says |"
     yield "|---|---|---|---|"
     for folder in sorted(set(folders()) - set(OWN_PAGES)):
         found = records(folder)
         for each in recommend(found):
-            variant = f" ({each.variant})" if each.variant else ""
             steps = next(one.config.steps for one in found if one.task == each.task)
-            yield f"| {each.task.env} | {each.task.algorithm}{variant} | {steps:,} | {each.sentence} |"
+            yield f"| {each.task.env} | {agent(each.task, each.variant)} | {steps:,} | {each.sentence} |"
 
 
 def runs_table() -> Iterator[str]:
@@ -112,10 +125,9 @@ def runs_table() -> Iterator[str]:
         for each in found:
             zero = baseline_of(each, found)
             effect = gain(each, zero, area) if zero is not None and zero is not each else None
-            variant = f" ({each.variant})" if each.variant else ""
             cells = [
                 each.env,
-                each.config.algorithm + variant,
+                agent(each.task, each.variant),
                 eta_label(each.eta).replace("−", "-"),
                 str(len(each.seeds)),
                 f"{each.config.steps:,}",
@@ -125,6 +137,12 @@ def runs_table() -> Iterator[str]:
                 with_interval(each.final),
             ]
             yield f"| {' | '.join(cells)} |"
+
+
+def agent(task: Task, variant: str) -> str:
+    """What the tables call it; the zoo's settings are tuned ones."""
+    tuned = "tuned " if "zoo" in task.sweep.parts else ""
+    return f"{tuned}{task.algorithm}{f' ({variant})' if variant else ''}"
 
 
 def ppo_table() -> Iterator[str]:
@@ -151,7 +169,7 @@ def sb3_table() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for folder in sorted({path.name.partition("-seed")[0] for path in (HERE / "sb3" / "plain").glob("*.json")}):
         theirs = [json.loads(path.read_text()) for path in sorted((HERE / "sb3" / "plain").glob(f"{folder}-seed*"))]
-        ours = next(each for each in records(folder) if each.eta == 0.0)
+        ours = next(each for each in records(folder.replace("-", "/", 1)) if each.eta == 0.0)  # zoo/cartpole
         curves = np.mean([run["scores"] for run in theirs], axis=-1)  # (runs, evaluations)
         for who, steps, scores in ("SB3", np.array(theirs[0]["steps"]), curves), ("bsrs", ours.steps, ours.curves):
             found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
@@ -214,7 +232,11 @@ def folders() -> list[str]:
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
     runs, broken = read_runs(HERE / folder)
     assert not broken, broken
-    return series_of([run for run in runs if belongs(run.config)])
+    runs = [run for run in runs if belongs(run.config)]
+    if folder in PLAIN_RUNS:
+        plain = [run for run in read_runs(HERE / PLAIN_RUNS[folder])[0] if run.config.eta == 0.0]
+        return series_of([*plain, *runs], OVERLAID)
+    return series_of(runs)
 
 
 def runs_of(experiment: str) -> list[Series]:

@@ -40,7 +40,7 @@ def write_run(
 
 def config(env: str, eta: float | str, seed: int, algorithm: str = "dqn", **fields: Any) -> TrainingConfig:
     """Ten evaluations, one each 1,000 steps."""
-    name = {"dqn": "classic", "td3": "pendulum"}[algorithm]
+    name = {"dqn": "classic", "td3": "pendulum", "sac": "pendulum"}[algorithm]
     settings = {"steps": 10_000, "eval_every": 1_000, **fields}
     return preset(algorithm, name, env=env, eta=eta, seed=seed, **settings)
 

@@ -17,9 +17,9 @@ from bsrs.reproduce.anatomy import (
     held_out,
     judge_anatomy,
     plan,
-    seeds_needed,
 )
 from bsrs.reproduce.anatomy import by_cell as found_cells
+from bsrs.reproduce.claims import seeds_needed
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.stats.records import Series, read_runs, series_of
 from run_folders import write_run
@@ -96,9 +96,9 @@ def test_a_try_is_chosen_without_the_seed_that_judges_it() -> None:
 def test_how_many_seeds_would_settle_it() -> None:
     gap = np.random.default_rng(0).normal(size=20)
     gap = (gap - gap.mean()) / gap.std(ddof=1)
-    assert seeds_needed(gap + 0.5, np.zeros(20)) == "about 50 seeds"  # ((2.69 + 0.84) / 0.5)^2
-    assert seeds_needed(gap + 0.01, np.zeros(20)) == "more than 1,000 seeds"
-    assert seeds_needed(gap + 9.0, np.zeros(20)) == "about 21 seeds"  # more than there were
+    assert seeds_needed(gap + 0.5, 7) == "about 50 seeds"  # ((2.69 + 0.84) / 0.5)^2
+    assert seeds_needed(gap + 0.01, 7) == "more than 1,000 seeds"
+    assert seeds_needed(gap + 9.0, 7) == "about 21 seeds"  # more than there were
 
 
 def test_scales() -> None:

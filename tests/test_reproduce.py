@@ -22,11 +22,13 @@ from bsrs.reproduce.continuous import (
     draw_variants,
     judge_mujoco,
     judge_pendulum,
+    judge_potentials,
     judge_rescaling,
     judge_target_ablation,
 )
 from bsrs.reproduce.experiments import EXPERIMENTS, reproduce
 from bsrs.reproduce.theory import judge_theory
+from bsrs.reproduce.zoo import judge_zoo
 from bsrs.stats import Comparison, Interval, Verdict
 from bsrs.stats.records import Series, read_runs, series_of
 from bsrs.sweep.plan import expand, read_sweep
@@ -211,6 +213,39 @@ def test_variants_are_compared_at_the_same_eta_and_seed(
     panels = draw_variants("pair", _series(tmp_path))["pair"].axes
     assert {ax.get_title("left") for ax in panels} == {f"CartPole-v1, {field}={value}" for value in values}
     assert all([text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"] for ax in panels)
+
+
+def test_the_two_potentials_of_pendulum_are_compared_at_the_same_eta_and_seed(tmp_path: Path) -> None:
+    for seed in range(7):
+        curve = made_up_curve("Pendulum-v1", 1.0, seed)
+        for lead, potential in ((0.0, "replay"), (5 + 0.1 * seed, "policy")):
+            run = config("Pendulum-v1", 1.0, seed, "td3", potential=potential)
+            write_run(tmp_path / potential, run, (curve + lead).tolist())
+    overlaid = series_of(read_runs(tmp_path)[0], ["potential"])
+    (claim,) = judge_potentials(overlaid, SCOPE)
+    assert claim.verdict == "holds"
+    assert claim.shown.startswith("policy beats replay in 100% of runs at eta 1")
+
+
+def test_tuned_agents_are_judged_together_each_algorithm_for_itself(tmp_path: Path) -> None:
+    """A gain on CartPole and a loss in SAC, both of the same size in their own units, leave a trace of TD3's gain."""
+    for seed in range(8):
+        noise = (seed % 4 - 1.5, (seed + 1) % 4 - 1.5)  # without and with shaping
+        for (env, algorithm), lead in {("CartPole-v1", "dqn"): 10.0, ("Pendulum-v1", "sac"): -10.0}.items():
+            for eta in (0.0, 1.0):
+                scores = [lead * eta + noise[int(eta)]] * 10
+                write_run(tmp_path / algorithm, config(env, eta, seed, algorithm), scores)
+        for eta, score in {0.0: noise[0], 1.0: 0.5 + noise[1], "auto": 30.0 + noise[1]}.items():
+            write_run(tmp_path / "td3", config("Pendulum-v1", eta, seed, "td3"), [score] * 10)
+    constant, auto = judge_zoo(_series(tmp_path), SCOPE)
+    assert constant.verdict == "inconclusive"
+    assert "CartPole-v1 +8.94, Pendulum-v1 (SAC) -8.94, Pendulum-v1 (TD3) +0.45" in constant.shown
+    assert constant.settle == "more than 1,000 seeds"
+    assert auto.verdict == "holds"
+    assert auto.shown.endswith("with eta auto: Pendulum-v1 (TD3)")
+    panels = draw_variants("zoo", _series(tmp_path))["zoo"].axes
+    titles = [ax.get_title("left") for ax in panels if ax.get_visible()]
+    assert titles == ["CartPole-v1", "Pendulum-v1 (SAC)", "Pendulum-v1 (TD3)"]
 
 
 def test_the_split_potential_is_judged_where_there_are_runs_of_it(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ COMMANDS: Commands = {
     ("reproduce", "anatomy"): ("reproduce:experiment_command", "our own: which part of BSRS helps, and against what"),
     ("reproduce", "auto-eta"): ("reproduce:experiment_command", "our own: eta = auto against every constant"),
     ("reproduce", "minatar"): ("reproduce:experiment_command", "our own: the Atari study on MinAtar's games"),
+    ("reproduce", "zoo"): ("reproduce:experiment_command", "our own: does it add to tuned agents?"),
     ("reproduce", "calibration"): ("reproduce:calibration", "how often our own intervals and verdicts err"),
     ("reproduce", "all"): ("reproduce:everything", "all of them, and one report"),
     ("bench", "dqn"): ("bench:agents_command", "steps per second of DQN, beside Stable-Baselines3"),

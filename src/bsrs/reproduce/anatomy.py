@@ -17,7 +17,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, gain, judged, too_small
+from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, gain, judged, seeds_needed, too_small
 from bsrs.stats import Comparison, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
@@ -29,7 +29,6 @@ Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
 ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
 FIRST_SEED = 200
-MANY_SEEDS = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,17 +141,6 @@ def against_nothing(values: Array) -> Comparison:
     return paired_difference(values, np.zeros(len(values)), seed=SEED)
 
 
-def seeds_needed(a: Array, b: Array) -> str:
-    """How many seeds would settle a comparison that is open, if the difference that was seen is the true one."""
-    gap = np.asarray(a) - np.asarray(b)
-    mean, spread = abs(float(gap.mean())), float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-    if mean == 0 or spread == 0:
-        return "more seeds"
-    # 5 % two-sided, corrected for the seven questions of a kind, with a power of 80 %
-    needed = max(math.ceil(((2.69 + 0.84) * spread / mean) ** 2), len(gap) + 1)
-    return f"about {needed:,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Claims.
 
@@ -201,7 +189,8 @@ def _claim(text: str, shown: str, scores: tuple[Array, Array], runs: Sequence[Se
     """That the first scores are above the second, seed by seed."""
     small = too_small(runs, scope)
     effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
-    return judged(text, effect, shown, too_small=small, command=(small and scope.command) or seeds_needed(*scores))
+    settle = scope.command if small else seeds_needed(np.subtract(*scores), len(AGAINST))
+    return judged(text, effect, shown, too_small=small, command=settle)
 
 
 def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:

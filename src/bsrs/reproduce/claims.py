@@ -1,6 +1,7 @@
 """What the paper says, what was seen, and whether that settles it; and from series to the effects that say so."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
@@ -19,6 +20,7 @@ from bsrs.stats.summary import on_shared_seeds
 
 SEED = 0
 BAND_DRAWS = 400
+MANY_SEEDS = 1_000
 
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 area: Value = attrgetter("area")
@@ -142,11 +144,24 @@ def gain(x: Series, y: Series, value: Value) -> Comparison | None:
     return paired_difference(first, second, seed=SEED) if len(first) else None
 
 
+def seeds_needed(differences: Array, questions: int) -> str:
+    """How many seeds would settle a comparison that is open, if the mean of its (seeds,) differences is the true one:
+    5 % two-sided, corrected for the questions that are asked together, with a power of 80 %."""
+    from scipy.stats import norm
+
+    mean, spread = abs(float(differences.mean())), float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    if mean == 0 or spread == 0:
+        return "more seeds"
+    deviations = norm.ppf(1 - LEVEL / 2 / questions) + norm.ppf(0.8)
+    needed = max(math.ceil((deviations * spread / mean) ** 2), len(differences) + 1)
+    return f"about {needed:,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
+
+
 @dataclass(frozen=True)
 class Tuned:
     """The best of several etas above 0, beside eta = 0."""
 
-    etas: tuple[float, ...]
+    etas: tuple[float | str, ...]
     scores: Array  # (etas, seeds)
     baseline: Array  # (seeds,)
     best: BestOf
@@ -170,9 +185,12 @@ class Tuned:
         )
 
 
-def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
-    """Of one task. None without eta = 0, without an eta above 0, or without two seeds that all share."""
+def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned | None:
+    """Of one task: the best constant, or a schedule alone. None without eta = 0, without an eta above 0, or without two
+    seeds that all share."""
     above = [each for each in constant_etas(series) if float(each.eta) > 0]
+    if schedule:
+        above = [each for each in series if each.eta == schedule]
     baseline = next((each for each in series if each.eta == 0.0), None)
     if baseline is None or not above:
         return None
@@ -180,7 +198,7 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
     if len(zero) < 2:
         return None
     scores = np.stack(each)
-    return Tuned(tuple(float(one.eta) for one in above), scores, zero, best_of(scores, zero, seed=SEED))
+    return Tuned(tuple(one.eta for one in above), scores, zero, best_of(scores, zero, seed=SEED))
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:

@@ -23,6 +23,7 @@ from bsrs.reproduce.claims import (
     gain,
     judged,
     means,
+    seeds_needed,
     too_small,
     tuned,
 )
@@ -77,6 +78,16 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     ]
 
 
+def judge_potentials(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """Our own question: does it matter that the authors' code had another potential than the text?"""
+    return [
+        _better(
+            "(Ours) The potential at the policy's action (the text) beats that at the replayed action (the code)",
+            series, "potential", ("policy", "replay"), scope,
+        )
+    ]  # fmt: skip
+
+
 def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Hopper slightly better with a tuned eta; Humanoid not significantly."""
 
@@ -100,8 +111,8 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """A row for each env with a panel for each variant, eta = 0 in all; without variants, a panel for each env."""
-    rows = [_panels([each for each in series if each.env == env]) for env in sorted({each.env for each in series})]
+    """A row for each task with a panel for each variant, eta = 0 in all; without variants, a panel for each task."""
+    rows = [_panels(task, own) for task, own in by_task(series).items()]
     columns = max(map(len, rows))
     share = "row" if columns > 1 else False
     if columns == 1:
@@ -117,31 +128,42 @@ def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     return {name: figure}
 
 
-def _panels(series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
-    """Of one env: a panel's title and what it shows."""
-    env, variants = series[0].env, list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
+def _panels(task: str, series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
+    """Of one task: a panel's title and what it shows."""
+    variants = list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
     if len(variants) < 2:
-        return [(env, list(series))]
+        return [(task, list(series))]
     found = []
     for variant in variants:
         shaped = [each for each in series if each.eta != 0.0 and each.variant == variant]
         baseline = baseline_of(shaped[0], series)
-        found.append((f"{env}, {variant}", [*([baseline] if baseline else []), *shaped]))
+        found.append((f"{task}, {variant}", [*([baseline] if baseline else []), *shaped]))
     return found
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """The online network is what makes the potential useful: it is better, and without it there is no gain. Runs whose
     potential asks the target network at s' alone are judged where there are any: the paper has none."""
+    networks = {
+        network: [
+            each for each in series if each.eta == 0.0 or getattr(each.config, "potential_network", "") == network
+        ]
+        for network in ("online", "target")
+    }
+    has_split = any(getattr(each.config, "potential_network", "") == "split" for each in series)
+    count = 4 if has_split else 3
     claims = [
         _better(
             "The potential from the online network beats that from the target network",
             series, "potential_network", ("online", "target"), scope,
         ),
-        gains("With the online network there is a positive difference from eta = 0", series, "online", scope),
-        gains("With the target network there is no positive difference from eta = 0", series, "target", scope),
+        gains("With the online network there is a positive difference from eta = 0", networks["online"], scope, count),
+        gains(
+            "With the target network there is no positive difference from eta = 0",
+            networks["target"], scope, count, denies=True,
+        ),
     ]  # fmt: skip
-    if any(getattr(each.config, "potential_network", "") == "split" for each in series):
+    if has_split:
         text = "(Ours) The online network at both ends beats the online one at s with the target network at s'"
         claims.append(_better(text, series, "potential_network", ("online", "split"), scope))
     return claims
@@ -178,27 +200,45 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     return about(effect, shown)
 
 
-def gains(text: str, series: Sequence[Series], network: str, scope: Scope) -> Claim:
-    """The best eta above 0 against eta = 0, each env in units of its own spread."""
-    own = [each for each in series if each.eta == 0.0 or getattr(each.config, "potential_network", "") == network]
-    found = {env: tuned([each for each in own if each.env == env], area) for env in dict.fromkeys(s.env for s in own)}
-    best = {env: each for env, each in found.items() if each is not None}
+def gains(
+    text: str, series: Sequence[Series], scope: Scope, questions: int, *, schedule: str = "", denies: bool = False
+) -> Claim:
+    """The best eta above 0, or a schedule, against eta = 0: the mean over tasks, each in units of its own spread.
+
+    A claim that `denies` says that there is no gain. `questions` are judged together.
+    """
+    tasks = by_task(series)
+    best = {task: found for task, own in tasks.items() if (found := tuned(own, area, schedule)) is not None}
     if not best:
         return judged(text, None, "", too_small="", command=scope.command)
     etas = next(iter(best.values())).etas
-    best = {env: each for env, each in best.items() if each.etas == etas}
+    best = {task: each for task, each in best.items() if each.etas == etas}
     seeds = min(len(each.baseline) for each in best.values())
-    scores = np.stack([each.scores[:, :seeds] for each in best.values()], axis=-1)  # (etas, seeds, envs)
-    zero = np.stack([each.baseline[:seeds] for each in best.values()], axis=-1)  # (seeds, envs)
-    differences = np.stack([_standardised(one, zero) for one in scores])  # (etas, seeds, envs)
+    scores = np.stack([each.scores[:, :seeds] for each in best.values()], axis=-1)  # (etas, seeds, tasks)
+    zero = np.stack([each.baseline[:seeds] for each in best.values()], axis=-1)  # (seeds, tasks)
+    differences = np.stack([_standardised(one, zero) for one in scores])  # (etas, seeds, tasks)
     overall = best_of(differences.mean(axis=-1), np.zeros(seeds), seed=SEED)
-    effect = denied(overall.gain) if network == "target" else overall.gain
+    held_out = differences[overall.choices, np.arange(seeds)]  # (seeds, tasks)
     chosen = ", ".join(eta_label(etas[i]) for i in sorted(set(overall.choices)))
-    envs = _by_env(list(best), differences[overall.choices, np.arange(seeds)])
-    shown = (
-        f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}, chosen on other seeds: {envs}"
-    )
-    return judged(text, effect, shown, too_small=too_small(own, scope), command=scope.command)
+    parts = _by_env(list(best), held_out)
+    choice = ", chosen on other seeds" if len(etas) > 1 else ""
+    shown = f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}{choice}: {parts}"
+    small = too_small([each for task in best for each in tasks[task]], scope)
+    settle = scope.command if small else seeds_needed(held_out.mean(axis=-1), questions)
+    effect = denied(overall.gain) if denies else overall.gain
+    return judged(text, effect, shown, too_small=small, command=settle)
+
+
+def by_task(series: Sequence[Series]) -> dict[str, list[Series]]:
+    """By env, and by algorithm where several were run on it."""
+    kinds = sorted({(each.env, each.config.algorithm) for each in series})
+    envs = [env for env, _ in kinds]
+    return {
+        f"{env} ({algorithm.upper()})" if envs.count(env) > 1 else env: [
+            each for each in series if (each.env, each.config.algorithm) == (env, algorithm)
+        ]
+        for env, algorithm in kinds
+    }
 
 
 def _pairs(series: Sequence[Series], field: str, values: tuple[str, str]) -> Iterator[tuple[Series, Series]]:

@@ -14,6 +14,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
 from bsrs.figures.style import project_style, save
 from bsrs.report import Study, write_report
+from bsrs.reproduce import zoo
 from bsrs.reproduce.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
 from bsrs.reproduce.atari import draw_games, judge_atari, judge_minatar
 from bsrs.reproduce.auto_eta import auto_table, draw_auto, is_wanted, judge_auto
@@ -104,6 +105,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, is_wanted=is_wanted, table=auto_table),
     "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),
     "minatar": Experiment("minatar", partial(draw_games, "minatar"), judge_minatar),
+    "zoo": Experiment("zoo", partial(draw_variants, "zoo"), zoo.judge_zoo, plan=zoo.plan, lengths=zoo.lengths),
     "rescaling": Experiment("rescaling", partial(draw_variants, "rescaling"), judge_rescaling),
 }
 
