@@ -145,7 +145,7 @@ def results(study: Study) -> Figure:
     count = sum(len(members) - 1 for members in by_task.values())
     figure, ax = new_figure(7.2, 0.9 + 0.2 * count + 0.12 * len(by_task))
     at, ticks = 0.0, {}
-    colours = eta_colours(list(dict.fromkeys(series.eta for members in by_task.values() for series in members)))
+    colours = colours_of(by_task)
     for task, members in by_task.items():
         top = at
         baseline = next(series for series in members if series.eta == 0)
@@ -174,6 +174,11 @@ def results(study: Study) -> Figure:
     return figure
 
 
+def colours_of(by_task: dict[Task, list[Series]]) -> dict[float | str, Any]:
+    """One for each eta of any task."""
+    return eta_colours(list(dict.fromkeys(series.eta for members in by_task.values() for series in members)))
+
+
 def agent(task: Task) -> str:
     """What stands beside its env; the zoo's settings are tuned ones."""
     return "tuned " * ("zoo" in str(task.sweep)) + task.algorithm.upper()
@@ -200,7 +205,7 @@ def choosing_eta(study: Study) -> Figure:
     figure, axes = new_figure(7, 2.1 * rows, rows, columns, squeeze=False)
     for ax in list(axes.flat)[len(by_task) :]:
         ax.set_visible(False)
-    colours = eta_colours(list(dict.fromkeys(series.eta for members in by_task.values() for series in members)))
+    colours = colours_of(by_task)
     for ax, (task, members) in zip(axes.flat, by_task.items(), strict=False):
         for at, series in enumerate(members):
             score = bootstrap(mean, series.area[:, None], seed=0)

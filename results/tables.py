@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.style import eta_label, project_style
-from bsrs.reproduce.claims import SEED, Claim, area, corrected, gain
+from bsrs.reproduce.claims import SEED, Claim, area, corrected, gain, tuned
 from bsrs.reproduce.continuous import draw_variants, judge_pendulum, judge_potentials
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
@@ -40,6 +41,8 @@ EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
 }
 # Runs whose eta = 0 lies in another folder: without shaping they are the same agent, whatever the potential.
 PLAIN_RUNS = {"pendulum-replay": "pendulum"}
+# Runs with settings that nobody tuned for the env, and the same algorithm as the zoo tuned it.
+UNTUNED = {"cartpole": "zoo/cartpole", "acrobot-full": "zoo/acrobot", "lunar-lander": "zoo/lunarlander"}
 
 # Young and Tian (2019), plain DQN's training returns at 500,000 frames, 30 runs with epsilon 0.1: read off the learning
 # curves that their repository shows (github.com/kenjyoung/MinAtar, img/learning_curves.gif).
@@ -61,6 +64,7 @@ def main() -> None:
             "recommendations": recommendations(),
             "runs": runs_table(),
             "ppo": ppo_table(),
+            "tuning": tuning_table(),
             "sb3": sb3_table(),
             "minatar": minatar_table(),
         },
@@ -141,8 +145,8 @@ def runs_table() -> Iterator[str]:
 
 def agent(task: Task, variant: str) -> str:
     """What the tables call it; the zoo's settings are tuned ones."""
-    tuned = "tuned " if "zoo" in task.sweep.parts else ""
-    return f"{tuned}{task.algorithm}{f' ({variant})' if variant else ''}"
+    prefix = "tuned " if "zoo" in task.sweep.parts else ""
+    return f"{prefix}{task.algorithm}{f' ({variant})' if variant else ''}"
 
 
 def ppo_table() -> Iterator[str]:
@@ -161,6 +165,36 @@ def ppo_table() -> Iterator[str]:
         over, end = map(with_interval, each.T)
         against = f"{effect} | {effect.p:.2g}" if effect else " | "
         yield f"| {eta:g} | {len(each)} | {over} | {against} | {end} |"
+
+
+def tuning_table() -> Iterator[str]:
+    """Shaped agents that nobody tuned beside plain ones that somebody did, over as many steps as both have."""
+    yield "| env | steps | tuned, plain | untuned, plain | untuned, shaped | shaped against tuned | p |"
+    yield "|---|---|---|---|---|---|---|"
+    for folder, zoo in UNTUNED.items():
+        if not (HERE / zoo).exists():
+            continue
+        own = [each for each in records(folder) if each.eta == 0.0 or is_default(each.config)]
+        plain = next(each for each in records(zoo) if each.eta == 0.0)
+        steps = min(plain.config.steps, own[0].config.steps)
+        found = tuned(own, partial(area_until, steps=steps))
+        assert found is not None
+        reference = area_until(plain, steps)
+        effect = paired_difference(found.held_out, reference, seed=SEED)
+        etas = ", ".join(f"{found.etas[i]:g}" for i in sorted(set(found.best.choices)))
+        cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
+        cells[-1] += f" at eta = {etas}"
+        yield f"| {plain.env} | {steps:,} | {' | '.join(cells)} | {effect} | {effect.p:.2g} |"
+
+
+def is_default(config: Any) -> bool:
+    return bool(config.potential_network == "online" and config.control == "none")
+
+
+def area_until(series: Series, steps: int) -> Array:
+    """Mean score over the first steps of training, (runs,)"""
+    until = series.steps <= steps
+    return area_under_curve(series.steps[until], series.curves[:, until])
 
 
 def sb3_table() -> Iterator[str]:

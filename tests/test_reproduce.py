@@ -232,14 +232,14 @@ def test_tuned_agents_are_judged_together_each_algorithm_for_itself(tmp_path: Pa
     for seed in range(8):
         noise = (seed % 4 - 1.5, (seed + 1) % 4 - 1.5)  # without and with shaping
         for (env, algorithm), lead in {("CartPole-v1", "dqn"): 10.0, ("Pendulum-v1", "sac"): -10.0}.items():
-            for eta in (0.0, 1.0):
+            for eta in (0.0, 1.0):  # what all tasks have
                 scores = [lead * eta + noise[int(eta)]] * 10
                 write_run(tmp_path / algorithm, config(env, eta, seed, algorithm), scores)
-        for eta, score in {0.0: noise[0], 1.0: 0.5 + noise[1], "auto": 30.0 + noise[1]}.items():
+        for eta, score in {0.0: noise[0], 1.0: 0.5 + noise[1], 2.0: 50.0, "auto": 30.0 + noise[1]}.items():
             write_run(tmp_path / "td3", config("Pendulum-v1", eta, seed, "td3"), [score] * 10)
     constant, auto = judge_zoo(_series(tmp_path), SCOPE)
     assert constant.verdict == "inconclusive"
-    assert "CartPole-v1 +8.94, Pendulum-v1 (SAC) -8.94, Pendulum-v1 (TD3) +0.45" in constant.shown
+    assert "with eta 1: CartPole-v1 +8.94, Pendulum-v1 (SAC) -8.94, Pendulum-v1 (TD3) +0.45" in constant.shown
     assert constant.settle == "more than 1,000 seeds"
     assert auto.verdict == "holds"
     assert auto.shown.endswith("with eta auto: Pendulum-v1 (TD3)")

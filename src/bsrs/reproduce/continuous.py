@@ -203,16 +203,18 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
 def gains(
     text: str, series: Sequence[Series], scope: Scope, questions: int, *, schedule: str = "", denies: bool = False
 ) -> Claim:
-    """The best eta above 0, or a schedule, against eta = 0: the mean over tasks, each in units of its own spread.
+    """The best of the etas above 0 that all tasks have, or a schedule, against eta = 0: the mean over tasks, each in
+    units of its own spread.
 
     A claim that `denies` says that there is no gain. `questions` are judged together.
     """
-    tasks = by_task(series)
+    tasks = {task: own for task, own in by_task(series).items() if {0.0} < {each.eta for each in own}}
+    shared = set.intersection(*({each.eta for each in own} for own in tasks.values())) if tasks else set()
+    tasks = {task: [each for each in own if each.eta in shared] for task, own in tasks.items()}
     best = {task: found for task, own in tasks.items() if (found := tuned(own, area, schedule)) is not None}
     if not best:
         return judged(text, None, "", too_small="", command=scope.command)
     etas = next(iter(best.values())).etas
-    best = {task: each for task, each in best.items() if each.etas == etas}
     seeds = min(len(each.baseline) for each in best.values())
     scores = np.stack([each.scores[:, :seeds] for each in best.values()], axis=-1)  # (etas, seeds, tasks)
     zero = np.stack([each.baseline[:seeds] for each in best.values()], axis=-1)  # (seeds, tasks)
@@ -223,7 +225,7 @@ def gains(
     parts = _by_env(list(best), held_out)
     choice = ", chosen on other seeds" if len(etas) > 1 else ""
     shown = f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}{choice}: {parts}"
-    small = too_small([each for task in best for each in tasks[task]], scope)
+    small = too_small([each for own in tasks.values() for each in own], scope)
     settle = scope.command if small else seeds_needed(held_out.mean(axis=-1), questions)
     effect = denied(overall.gain) if denies else overall.gain
     return judged(text, effect, shown, too_small=small, command=settle)
