@@ -107,8 +107,15 @@ def replay_claims() -> list[Claim]:
     """Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
     replay, scope = records("pendulum-replay"), AS_RUN.scope(["Pendulum-v1"])
     of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
-    both = read_runs(HERE / "pendulum")[0] + read_runs(HERE / "pendulum-replay")[0]
-    return corrected([*of_paper, *judge_potentials(series_of(both, OVERLAID), scope)])
+    return corrected([*of_paper, *judge_potentials(both_potentials(), scope)])
+
+
+def both_potentials() -> list[Series]:
+    """Pendulum with the text's and with the code's potential, at the etas that were run with both."""
+    replay, _ = read_runs(HERE / "pendulum-replay")
+    etas = {0.0, *(run.config.eta for run in replay)}
+    policy = [run for run in read_runs(HERE / "pendulum")[0] if run.config.eta in etas]
+    return series_of([*policy, *replay], OVERLAID)
 
 
 def recommendations() -> Iterator[str]:
@@ -236,7 +243,8 @@ def draw() -> None:
             if found := records(folder):
                 save(folder, EXPERIMENTS[folder].draw(found))
         drawn = {folder for own, _ in EXPERIMENT_RUNS.values() for folder in own}
-        for folder in set(folders()) - {"pong", *OWN_PAGES, *drawn}:
+        save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
+        for folder in set(folders()) - {"pong", "pendulum-replay", *OWN_PAGES, *drawn}:
             save(folder, draw_variants(folder, records(folder)))
         save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
 

@@ -52,6 +52,17 @@ def test_learning_curves_draw_the_estimate_and_its_band() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "2"]
 
 
+def test_a_band_far_wider_than_the_curves_rise_leaves_them_room() -> None:
+    _, (left, right) = new_figure(6, 3, 1, 2, sharey=True)
+    learning_curves(left, [Curve("0", BLACK, np.array([10, 20]), _around(0.0, 10.0, width=1_000.0))], score="score")
+    assert left.get_ylim() == pytest.approx((-3, 13))
+    learning_curves(right, [Curve("0", BLACK, np.array([10, 20]), _around(0.0, 20.0, width=1.0))], score="score")
+    assert left.get_ylim() == right.get_ylim() == pytest.approx((-6, 26))  # what both panels need
+    narrow = _axes()
+    learning_curves(narrow, [Curve("0", BLACK, np.array([10, 20]), _around(0.0, 10.0, width=0.1))], score="score")
+    assert narrow.get_ylim() == pytest.approx((-0.6, 10.6))  # no more than the bands need
+
+
 def test_an_unknown_band_is_not_drawn() -> None:
     ax = _axes()
     infinite = Interval(np.array([1.0, 2.0]), np.full(2, -np.inf), np.full(2, np.inf))

@@ -28,7 +28,8 @@ class Curve:
 
 
 def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: str = "η") -> Axes:
-    """Score against env steps. A band without a width (a single run) is not drawn."""
+    """Score against env steps. A band without a width (a single run) is not drawn; one that is far wider than the
+    curves rise, as of few runs, is cut, so that the curves have room."""
     for curve in curves:
         estimate, low, high = (np.asarray(x) for x in (curve.score.estimate, curve.score.low, curve.score.high))
         baseline = curve.colour == BLACK and curve.line == "-"
@@ -47,12 +48,26 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
             marker="o" if len(curve.steps) == 1 else None,
             zorder=3 if baseline else 2,
         )
+    _leave_room(ax)
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlabel("env steps")
     ax.set_ylabel(score)
     if len(curves) > 1:
         ax.legend(title=legend, loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.4, borderaxespad=0.2)
     return ax
+
+
+def _leave_room(ax: Axes) -> None:
+    """For the curves of all panels that share the axis, and for their bands as far as there is room."""
+    panels = ax.get_shared_y_axes().get_siblings(ax)
+    heights = [np.asarray(line.get_ydata(), dtype=np.float64) for panel in panels for line in panel.lines]
+    lowest, highest = min(map(np.min, heights), default=0.0), max(map(np.max, heights), default=0.0)
+    if lowest < highest:
+        rise = highest - lowest
+        below, above = (
+            ends(getattr(panel.dataLim, end) for panel in panels) for ends, end in ((min, "y0"), (max, "y1"))
+        )
+        ax.set_ylim(max(lowest - 0.3 * rise, below - 0.05 * rise), min(highest + 0.3 * rise, above + 0.05 * rise))
 
 
 def sensitivity(

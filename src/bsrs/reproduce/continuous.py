@@ -40,12 +40,7 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
     training for all etas."""
     etas = constant_etas(series)
     figure, ax = new_figure(4.6, 3.3)
-    drawn = curves([each for each in etas if float(each.eta) >= 0], standard_error=True)
-    learning_curves(ax, drawn, score="score")
-    if drawn:  # room for the curves: intervals of few seeds would take it all
-        heights = np.concatenate([curve.score.estimate for curve in drawn])
-        room = 0.3 * float(np.ptp(heights)) + 1e-9
-        ax.set_ylim(heights.min() - room, heights.max() + room)
+    learning_curves(ax, curves([each for each in etas if float(each.eta) >= 0], standard_error=True), score="score")
     colours = eta_colours([each.eta for each in etas])
     sensitivity(
         ax.inset_axes((0.5, 0.2, 0.47, 0.42)),
