@@ -20,6 +20,7 @@ from bsrs.reproduce.claims import Claim, Scope, area, between, corrected, denied
 from bsrs.reproduce.continuous import (
     draw_pendulum,
     draw_variants,
+    gains,
     judge_mujoco,
     judge_pendulum,
     judge_potentials,
@@ -237,13 +238,20 @@ def test_tuned_agents_are_judged_together_each_algorithm_for_itself(tmp_path: Pa
                 write_run(tmp_path / algorithm, config(env, eta, seed, algorithm), scores)
         for eta, score in {0.0: noise[0], 1.0: 0.5 + noise[1], 2.0: 50.0, "auto": 30.0 + noise[1]}.items():
             write_run(tmp_path / "td3", config("Pendulum-v1", eta, seed, "td3"), [score] * 10)
-    constant, auto = judge_zoo(_series(tmp_path), SCOPE)
+    series = _series(tmp_path)
+    constant, auto = (
+        gains("it adds", series, SCOPE, questions=2),
+        gains("it adds", [each for each in series if each.eta in (0.0, "auto")], SCOPE, questions=2, schedule="auto"),
+    )
     assert constant.verdict == "inconclusive"
     assert "with eta 1: CartPole-v1 +8.94, Pendulum-v1 (SAC) -8.94, Pendulum-v1 (TD3) +0.45" in constant.shown
     assert constant.settle == "more than 1,000 seeds"
     assert auto.verdict == "holds"
     assert auto.shown.endswith("with eta auto: Pendulum-v1 (TD3)")
-    panels = draw_variants("zoo", _series(tmp_path))["zoo"].axes
+    few = judge_zoo(series, SCOPE)
+    assert _verdicts(few) == ["inconclusive"] * 2
+    assert [claim.shown.partition("; ")[2] for claim in few] == [f"too small to tell: {n} of 6 tasks" for n in (3, 1)]
+    panels = draw_variants("zoo", series)["zoo"].axes
     titles = [ax.get_title("left") for ax in panels if ax.get_visible()]
     assert titles == ["CartPole-v1", "Pendulum-v1 (SAC)", "Pendulum-v1 (TD3)"]
 

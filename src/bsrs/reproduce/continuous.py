@@ -196,12 +196,14 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
 
 
 def gains(
-    text: str, series: Sequence[Series], scope: Scope, questions: int, *, schedule: str = "", denies: bool = False
-) -> Claim:
+    text: str, series: Sequence[Series], scope: Scope, questions: int, *, schedule: str = "", denies: bool = False,
+    all_tasks: int = 0,
+) -> Claim:  # fmt: skip
     """The best of the etas above 0 that all tasks have, or a schedule, against eta = 0: the mean over tasks, each in
     units of its own spread.
 
-    A claim that `denies` says that there is no gain. `questions` are judged together.
+    A claim that `denies` says that there is no gain. `questions` are judged together. Where the claim is about
+    `all_tasks`, fewer settle nothing.
     """
     tasks = {task: own for task, own in by_task(series).items() if {0.0} < {each.eta for each in own}}
     shared = set.intersection(*({each.eta for each in own} for own in tasks.values())) if tasks else set()
@@ -221,6 +223,8 @@ def gains(
     choice = ", chosen on other seeds" if len(etas) > 1 else ""
     shown = f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}{choice}: {parts}"
     small = too_small([each for own in tasks.values() for each in own], scope)
+    if not small and len(best) < all_tasks:
+        small = f"too small to tell: {len(best)} of {all_tasks} tasks"
     settle = scope.command if small else seeds_needed(held_out.mean(axis=-1), questions)
     effect = denied(overall.gain) if denies else overall.gain
     return judged(text, effect, shown, too_small=small, command=settle)

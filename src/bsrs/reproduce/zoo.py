@@ -37,9 +37,13 @@ def lengths(envs: Sequence[str]) -> dict[str, int]:
 def judge_zoo(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Two questions about all tasks together: with an eta that was tuned as well, and with one that chooses itself."""
     auto = [each for each in series if each.eta in (0.0, "auto")]
+    tuned, chosen = (
+        "(Ours) A tuned eta adds to agents that are tuned",
+        "(Ours) eta = auto adds to agents that are tuned",
+    )
     return corrected(
         [
-            gains("(Ours) A tuned eta adds to agents that are tuned", constant_etas(series), scope, questions=2),
-            gains("(Ours) eta = auto adds to agents that are tuned", auto, scope, questions=2, schedule="auto"),
+            gains(tuned, constant_etas(series), scope, questions=2, all_tasks=len(PRESETS)),
+            gains(chosen, auto, scope, questions=2, all_tasks=len(PRESETS), schedule="auto"),
         ]
     )
