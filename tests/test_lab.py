@@ -151,7 +151,7 @@ def test_drawing_by_touch_on_a_phone(lab: Any) -> None:
     )
     try:
         page.execute_script("document.querySelector('#tools [data-key=W]').click()")
-        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        _wait(page, "document.documentElement.scrollWidth <= 390")  # the page is laid out anew
         board = page.find_element("css selector", ".lane.shown .board")
         page.execute_script("arguments[0].scrollIntoView({block: 'center'})", board)
         box = page.execute_script("return arguments[0].getBoundingClientRect()", board)

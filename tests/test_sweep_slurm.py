@@ -21,7 +21,7 @@ from sweeping import OPTIONS, small_sweep
 submitit = pytest.importorskip("submitit")
 
 SWEEP = (
-    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 12000 --learning-starts 100 --batch-size 16 --hidden 16"
+    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 40000 --learning-starts 100 --batch-size 16 --hidden 16"
     " --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200 --no-tensorboard"
 )
 
