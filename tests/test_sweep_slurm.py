@@ -20,9 +20,10 @@ from sweeping import OPTIONS, small_sweep
 
 submitit = pytest.importorskip("submitit")
 
+# Long enough that no run ends before `scancel` takes effect, at a learning rate with which none diverges.
 SWEEP = (
-    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 40000 --learning-starts 100 --batch-size 16 --hidden 16"
-    " --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200 --no-tensorboard"
+    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 20000 --learning-starts 100 --learning-rate 1e-5"
+    " --batch-size 16 --hidden 16 --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200 --no-tensorboard"
 )
 
 
@@ -50,9 +51,6 @@ def wait_for_job(cluster: SlurmCluster, runs: Path, taken: int = -1) -> int:
     raise AssertionError("no job came to its first checkpoint")
 
 
-@pytest.mark.xfail(
-    strict=False, reason="on one machine the sweep did not report the cancelled job as gone; not understood"
-)
 def test_a_sweep_survives_a_cancelled_job_and_one_without_time(cluster: SlurmCluster, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     command = [sys.executable, "-m", "bsrs", *SWEEP.split(), "--out", str(runs), "--executor", "slurm"]
@@ -67,8 +65,9 @@ def test_a_sweep_survives_a_cancelled_job_and_one_without_time(cluster: SlurmClu
     assert sweep.returncode == 0, said
     assert [status.state for status in list_runs(runs)] == ["finished"] * 3
     assert f"Slurm job 1_{cancelled} is gone; it is tried again" in said
-    logs = "".join(path.read_text() for path in (runs / "slurm").rglob("*_log.out"))
-    assert "Exiting gracefully after preemption/timeout" in logs
+    # Slurm may kill a requeued job before submitit says that it exits: that it was started again is what counts.
+    log = (runs / "slurm" / f"1_{out_of_time}_0_log.out").read_text()
+    assert "Caught signal SIGUSR2" in log and log.count("Starting with JobEnvironment") == 2, log
 
 
 def test_the_script_that_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
