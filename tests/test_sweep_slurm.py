@@ -23,7 +23,8 @@ submitit = pytest.importorskip("submitit")
 # Long enough that no run ends before `scancel` takes effect, at a learning rate with which none diverges.
 SWEEP = (
     "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 20000 --learning-starts 100 --learning-rate 1e-5"
-    " --batch-size 16 --hidden 16 --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200 --no-tensorboard"
+    " --batch-size 16 --hidden 16 --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200"
+    " --no-tensorboard"
 )
 
 
@@ -67,7 +68,8 @@ def test_a_sweep_survives_a_cancelled_job_and_one_without_time(cluster: SlurmClu
     assert f"Slurm job 1_{cancelled} is gone; it is tried again" in said
     # Slurm may kill a requeued job before submitit says that it exits: that it was started again is what counts.
     log = (runs / "slurm" / f"1_{out_of_time}_0_log.out").read_text()
-    assert "Caught signal SIGUSR2" in log and log.count("Starting with JobEnvironment") == 2, log
+    assert "Caught signal SIGUSR2" in log
+    assert log.count("Starting with JobEnvironment") == 2, log
 
 
 def test_the_script_that_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
