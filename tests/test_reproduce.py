@@ -216,6 +216,18 @@ def test_variants_are_compared_at_the_same_eta_and_seed(
     assert all([text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"] for ax in panels)
 
 
+def test_variants_that_noise_hides_say_how_many_seeds_would_tell(tmp_path: Path) -> None:
+    for seed in range(8):
+        for control, score in (("none", 1.0 + 2 * (seed % 2)), ("rescaled", 1.0)):
+            write_run(tmp_path, config("CartPole-v1", 1.0, seed, control=control), [score] * 10)
+    for seed in (0, 2):
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed, control="none"), [-1.0] * 10)
+    (claim,) = judge_rescaling(_series(tmp_path), SCOPE)
+    assert (claim.verdict, claim.settle) == ("inconclusive", "about 99 seeds")  # ((1.96 + 0.84) * 1.77 / 0.5)^2
+    (short,) = judge_rescaling(_series(tmp_path), Scope({"CartPole-v1": 20_000}, "bsrs reproduce it"))
+    assert short.settle == "bsrs reproduce it"
+
+
 def test_the_two_potentials_of_pendulum_are_compared_at_the_same_eta_and_seed(tmp_path: Path) -> None:
     for seed in range(7):
         curve = made_up_curve("Pendulum-v1", 1.0, seed)
@@ -240,8 +252,8 @@ def test_tuned_agents_are_judged_together_each_algorithm_for_itself(tmp_path: Pa
             write_run(tmp_path / "td3", config("Pendulum-v1", eta, seed, "td3"), [score] * 10)
     series = _series(tmp_path)
     constant, auto = (
-        gains("it adds", series, SCOPE, questions=2),
-        gains("it adds", [each for each in series if each.eta in (0.0, "auto")], SCOPE, questions=2, schedule="auto"),
+        gains("it adds", series, replace(SCOPE, questions=2)),
+        gains("it adds", [each for each in series if each.eta in (0.0, "auto")], SCOPE, schedule="auto"),
     )
     assert constant.verdict == "inconclusive"
     assert "with eta 1: CartPole-v1 +8.94, Pendulum-v1 (SAC) -8.94, Pendulum-v1 (TD3) +0.45" in constant.shown

@@ -17,7 +17,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, gain, judged, seeds_needed, too_small
+from bsrs.reproduce.claims import SEED, Claim, Scope, area, corrected, gain, judged, settles, too_small
 from bsrs.stats import Comparison, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
@@ -189,7 +189,7 @@ def _claim(text: str, shown: str, scores: tuple[Array, Array], runs: Sequence[Se
     """That the first scores are above the second, seed by seed."""
     small = too_small(runs, scope)
     effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
-    settle = scope.command if small else seeds_needed(np.subtract(*scores), len(AGAINST))
+    settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
     return judged(text, effect, shown, too_small=small, command=settle)
 
 

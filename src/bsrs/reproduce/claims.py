@@ -113,11 +113,16 @@ def print_claims(title: str, claims: Sequence[Claim]) -> None:
 
 @dataclass(frozen=True)
 class Scope:
-    """How long a run must be for a verdict, and the command that trains as much as the paper."""
+    """What a verdict needs."""
 
     steps: Mapping[str, int]
-    """Env -> env steps, as its preset has them: the paper's, for the paper's envs."""
+    """How long a run must be, env -> env steps, as its preset has them: the paper's, for the paper's envs."""
     command: str
+    """Trains as much as the paper."""
+    questions: int = 1
+    """How many claims are judged together."""
+    tasks: int = 1
+    """How many tasks a claim about several is about: fewer settle nothing."""
 
 
 def too_small(series: Sequence[Series], scope: Scope) -> str:
@@ -155,6 +160,11 @@ def seeds_needed(differences: Array, questions: int) -> str:
     deviations = norm.ppf(1 - LEVEL / 2 / questions) + norm.ppf(0.8)
     needed = max(math.ceil((deviations * spread / mean) ** 2), len(differences) + 1)
     return f"about {needed:,} seeds" if needed <= MANY_SEEDS else f"more than {MANY_SEEDS:,} seeds"
+
+
+def settles(small: str, differences: Array, scope: Scope) -> str:
+    """What would settle a claim that is open: the whole experiment, or more seeds if these runs are not too small."""
+    return scope.command if small else seeds_needed(differences, scope.questions)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from bsrs.reproduce.claims import (
     gain,
     judged,
     means,
-    seeds_needed,
+    settles,
     too_small,
     tuned,
 )
@@ -146,16 +145,16 @@ def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]
         for network in ("online", "target")
     }
     has_split = any(getattr(each.config, "potential_network", "") == "split" for each in series)
-    count = 4 if has_split else 3
+    scope = dataclasses.replace(scope, questions=4 if has_split else 3)
     claims = [
         _better(
             "The potential from the online network beats that from the target network",
             series, "potential_network", ("online", "target"), scope,
         ),
-        gains("With the online network there is a positive difference from eta = 0", networks["online"], scope, count),
+        gains("With the online network there is a positive difference from eta = 0", networks["online"], scope),
         gains(
             "With the target network there is no positive difference from eta = 0",
-            networks["target"], scope, count, denies=True,
+            networks["target"], scope, denies=True,
         ),
     ]  # fmt: skip
     if has_split:
@@ -178,9 +177,8 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
     """The first against its namesake of the second, over all envs and etas but 0."""
     pairs = list(_pairs(series, field, values))
     small = too_small([each for pair in pairs for each in pair], scope)
-    about = partial(judged, text, too_small=small, command=scope.command)
     if not pairs:
-        return about(None, "")
+        return judged(text, None, "", too_small=small, command=scope.command)
     first, second = _scores(pairs)
     differences = _standardised(first, second)
     effect = paired_difference(differences.mean(axis=1), np.zeros(len(first)), seed=SEED)
@@ -192,18 +190,14 @@ def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, 
         f"{first_name} beats {second_name} in {wins:.0%} of runs at eta {etas},"
         f" by {effect.mean:+.2f} standard deviations over training: {envs}"
     )
-    return about(effect, shown)
+    return judged(text, effect, shown, too_small=small, command=settles(small, differences.mean(axis=1), scope))
 
 
-def gains(
-    text: str, series: Sequence[Series], scope: Scope, questions: int, *, schedule: str = "", denies: bool = False,
-    all_tasks: int = 0,
-) -> Claim:  # fmt: skip
+def gains(text: str, series: Sequence[Series], scope: Scope, *, schedule: str = "", denies: bool = False) -> Claim:
     """The best of the etas above 0 that all tasks have, or a schedule, against eta = 0: the mean over tasks, each in
     units of its own spread.
 
-    A claim that `denies` says that there is no gain. `questions` are judged together. Where the claim is about
-    `all_tasks`, fewer settle nothing.
+    A claim that `denies` says that there is no gain.
     """
     tasks = {task: own for task, own in by_task(series).items() if {0.0} < {each.eta for each in own}}
     shared = set.intersection(*({each.eta for each in own} for own in tasks.values())) if tasks else set()
@@ -223,11 +217,10 @@ def gains(
     choice = ", chosen on other seeds" if len(etas) > 1 else ""
     shown = f"{overall.gain.mean:+.2f} standard deviations over training with eta {chosen}{choice}: {parts}"
     small = too_small([each for own in tasks.values() for each in own], scope)
-    if not small and len(best) < all_tasks:
-        small = f"too small to tell: {len(best)} of {all_tasks} tasks"
-    settle = scope.command if small else seeds_needed(held_out.mean(axis=-1), questions)
+    if not small and len(best) < scope.tasks:
+        small = f"too small to tell: {len(best)} of {scope.tasks} tasks"
     effect = denied(overall.gain) if denies else overall.gain
-    return judged(text, effect, shown, too_small=small, command=settle)
+    return judged(text, effect, shown, too_small=small, command=settles(small, held_out.mean(axis=-1), scope))
 
 
 def by_task(series: Sequence[Series]) -> dict[str, list[Series]]:

@@ -1,6 +1,7 @@
 """Does shaping add anything to an agent that somebody tuned? Six tasks with the settings of rl-baselines3-zoo."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
@@ -36,6 +37,7 @@ def lengths(envs: Sequence[str]) -> dict[str, int]:
 
 def judge_zoo(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Two questions about all tasks together: with an eta that was tuned as well, and with one that chooses itself."""
+    scope = replace(scope, questions=2, tasks=len(PRESETS))
     auto = [each for each in series if each.eta in (0.0, "auto")]
     tuned, chosen = (
         "(Ours) A tuned eta adds to agents that are tuned",
@@ -43,7 +45,7 @@ def judge_zoo(series: Sequence[Series], scope: Scope) -> list[Claim]:
     )
     return corrected(
         [
-            gains(tuned, constant_etas(series), scope, questions=2, all_tasks=len(PRESETS)),
-            gains(chosen, auto, scope, questions=2, all_tasks=len(PRESETS), schedule="auto"),
+            gains(tuned, constant_etas(series), scope),
+            gains(chosen, auto, scope, schedule="auto"),
         ]
     )
