@@ -217,11 +217,9 @@ def test_variants_are_compared_at_the_same_eta_and_seed(
 
 
 def test_variants_that_noise_hides_say_how_many_seeds_would_tell(tmp_path: Path) -> None:
-    for seed in range(8):
-        for control, score in (("none", 1.0 + 2 * (seed % 2)), ("rescaled", 1.0)):
-            write_run(tmp_path, config("CartPole-v1", 1.0, seed, control=control), [score] * 10)
-    for seed in (0, 2):
-        write_run(tmp_path, config("CartPole-v1", 1.0, seed, control="none"), [-1.0] * 10)
+    for seed, lead in enumerate((-2.0, 2.0, -2.0, 2.0, 0.0, 2.0, 0.0, 2.0)):
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed), [lead] * 10)
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed, control="rescaled"), [0.0] * 10)
     (claim,) = judge_rescaling(_series(tmp_path), SCOPE)
     assert (claim.verdict, claim.settle) == ("inconclusive", "about 99 seeds")  # ((1.96 + 0.84) * 1.77 / 0.5)^2
     (short,) = judge_rescaling(_series(tmp_path), Scope({"CartPole-v1": 20_000}, "bsrs reproduce it"))
