@@ -47,6 +47,15 @@ UNTUNED = {"cartpole": "zoo/cartpole", "acrobot-full": "zoo/acrobot", "lunar-lan
 # Young and Tian (2019), plain DQN's training returns at 500,000 frames, 30 runs with epsilon 0.1: read off the learning
 # curves that their repository shows (github.com/kenjyoung/MinAtar, img/learning_curves.gif).
 MINATAR_PUBLISHED = {"Asterix": 1.0, "Breakout": 8.2, "Freeway": 35.1, "SpaceInvaders": 27.5}
+# rl-baselines3-zoo's benchmark.md: the mean return of one trained agent each.
+ZOO_PUBLISHED = {
+    "acrobot": -76.6,
+    "cartpole": 500.0,
+    "lunarlander": 154.4,
+    "mountaincar": -100.8,
+    "pendulum-sac": -157.0,
+    "pendulum-td3": -151.9,
+}
 AS_RUN = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
 OVERLAID = ("potential",)
 
@@ -65,7 +74,7 @@ def main() -> None:
             "runs": runs_table(),
             "ppo": ppo_table(),
             "tuning": tuning_table(),
-            "sb3": sb3_table(),
+            "plain": plain_table(),
             "minatar": minatar_table(),
         },
     )
@@ -204,17 +213,21 @@ def area_until(series: Series, steps: int) -> Array:
     return area_under_curve(series.steps[until], series.curves[:, until])
 
 
-def sb3_table() -> Iterator[str]:
-    """Plain DQN with the zoo's settings: Stable-Baselines3's own, which sb3.py trains, and ours."""
-    yield "| settings | plain DQN of | seeds | mean over training | score at the end | best evaluation of a run |"
-    yield "|---|---|---|---|---|---|"
-    for folder in sorted({path.name.partition("-seed")[0] for path in (HERE / "sb3" / "plain").glob("*.json")}):
-        theirs = [json.loads(path.read_text()) for path in sorted((HERE / "sb3" / "plain").glob(f"{folder}-seed*"))]
-        ours = next(each for each in records(folder.replace("-", "/", 1)) if each.eta == 0.0)  # zoo/cartpole
-        curves = np.mean([run["scores"] for run in theirs], axis=-1)  # (runs, evaluations)
-        for who, steps, scores in ("SB3", np.array(theirs[0]["steps"]), curves), ("bsrs", ours.steps, ours.curves):
+def plain_table() -> Iterator[str]:
+    """Plain agents with the zoo's settings: its own score, ours, and Stable-Baselines3's where sb3.py trained it."""
+    yield "| settings | published | plain agent of | seeds | mean over training | score at the end | best evaluation |"
+    yield "|---|---|---|---|---|---|---|"
+    for folder, published in ZOO_PUBLISHED.items():
+        if not (HERE / "zoo" / folder).exists():
+            continue
+        ours = next(each for each in records(f"zoo/{folder}") if each.eta == 0.0)
+        agents = {"bsrs": (ours.steps, ours.curves)}
+        paths = sorted((HERE / "sb3" / "plain").glob(f"zoo-{folder}-seed*"))
+        if theirs := [json.loads(path.read_text()) for path in paths]:
+            agents["SB3"] = np.array(theirs[0]["steps"]), np.mean([run["scores"] for run in theirs], axis=-1)
+        for who, (steps, scores) in agents.items():
             found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
-            yield f"| {folder} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
+            yield f"| {folder} | {published} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
 
 
 def minatar_table() -> Iterator[str]:
