@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bsrs.cli import main
+from bsrs.config.algorithms import preset
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.errors import BadInput
 from bsrs.store.read import folder_name
@@ -38,6 +39,12 @@ def test_expand_takes_every_combination_and_the_seed_changes_slowest() -> None:
         ({"fields": {"gamma": 2.0}}, "gamma is 2.0"),
         ({"fields": {"eta": 2.0}}, "eta is among the sweep's settings"),
         ({"grid": {"gamma": 0.9}}, "expected a list"),
+        ({"only": {"CartPole-v1": 3}}, "only: CartPole-v1 is 3; expected a table of settings"),
+        ({"only": {"CartPole-v1": {"preset": [1]}}}, "expected a table of settings and a preset"),
+        ({"only": {"CartPole-v1": {"gama": 0.9}}}, "unknown field 'gama': did you mean gamma"),
+        ({"only": {"CartPole-v1": {"preset": "clasic"}}}, "did you mean classic"),
+        ({"only": {"CartPole-v1": {"seed": 1}}}, "seed is among the sweep's settings"),
+        ({"only": {"CartPole-v1": {"gamma": 0.9}}, "grid": {"gamma": [0.8]}}, "is in the grid too; expected it once"),
         ({"preset": "clasic"}, "did you mean classic"),
     ],
 )
@@ -81,6 +88,28 @@ def test_a_file_of_ones_own_with_a_setting_changed(tmp_path: Path) -> None:
     file.write_text('algorithm = "dqn"\nenvs = ["CartPole-v1"]\n')
     with pytest.raises(BadInput, match="unknown field 'envs': did you mean env"):
         read_sweep(str(file), "", {})
+
+
+def test_an_env_with_settings_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    lists = 'algorithm = "dqn"\npreset = "classic"\nenv = ["CartPole-v1", "Acrobot-v1"]\nfields = { steps = 100 }\n'
+    file.write_text(f'{lists}[only."Acrobot-v1"]\npreset = "zoo-lunarlander"\nsteps = 300\n')
+    cartpole, acrobot = expand(read_sweep(str(file), "", {}))
+    assert (cartpole.steps, acrobot.steps) == (100, 300)
+    assert cartpole == preset("dqn", "classic", env="CartPole-v1", steps=100)
+    assert acrobot == preset("dqn", "zoo-lunarlander", env="Acrobot-v1", steps=300)
+    assert [config.steps for config in expand(read_sweep(str(file), "", {"steps": 200}))] == [200, 200]
+    file.write_text(f'{lists}[only."Acrobat-v1"]\nsteps = 300\n')
+    with pytest.raises(BadInput, match="under only 'Acrobat-v1': did you mean Acrobot-v1"):
+        read_sweep(str(file), "", {})
+
+
+def test_the_ablation_has_breakout_as_the_study_of_minatar_has_it() -> None:
+    ablation, minatar = (
+        {config for config in expand(read_sweep(name, "laptop", {})) if config.env == "MinAtar/Breakout-v0"}
+        for name in ("paper-target-ablation", "minatar")
+    )
+    assert {config for config in minatar if config.eta != "auto"} < ablation
 
 
 def test_scales_are_named(tmp_path: Path) -> None:

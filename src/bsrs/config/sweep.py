@@ -78,6 +78,8 @@ class SweepConfig(SweepLists):
     """Name of a registered algorithm: dqn, td3, sac, tabular (exact tables) or one of your own."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Settings of the algorithm, the same for all runs."""
+    only: dict[str, Any] = field(default_factory=dict)
+    """Settings that single envs have instead, and a preset if it is another: env -> settings."""
     grid: dict[str, Any] = field(default_factory=dict)
     """Further settings with a list of values each; every combination is run."""
 
@@ -94,6 +96,11 @@ class SweepConfig(SweepLists):
         for name, values in self.grid.items():
             if not isinstance(values, (list, tuple)) or not values:
                 raise BadInput(f"grid: {name} is {repr(values)[:80]}; expected a list of values")
+        for env, settings in self.only.items():
+            if not isinstance(settings, dict) or not isinstance(settings.get("preset", ""), str):
+                raise BadInput(f"only: {env[:80]} is {repr(settings)[:80]}; expected a table of settings and a preset")
+            if both := settings.keys() & self.grid.keys():
+                raise BadInput(f"{min(both)} of {env[:80]} is in the grid too; expected it once")
         runs = math.prod(map(len, (self.env, self.eta, *self.grid.values()))) * self.seeds
         if runs > MOST_RUNS:
             raise BadInput(f"the sweep has {runs:,} runs; expected at most {MOST_RUNS:,}")

@@ -29,17 +29,24 @@ def expand(sweep: SweepConfig) -> list[TrainingConfig]:
     """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
     find_algorithm(sweep.algorithm)
     for name in ("env", "eta", "seed"):
-        if name in {**sweep.fields, **sweep.grid}:
+        if any(name in settings for settings in (sweep.fields, sweep.grid, *sweep.only.values())):
             raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
-    make = partial(preset, sweep.algorithm, sweep.preset) if sweep.preset else partial(default_preset, sweep.algorithm)
     bases = [
-        make(env=env, **{**sweep.fields, **dict(zip(sweep.grid, values, strict=True))})
+        _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
         for env in sweep.env
         for values in itertools.product(*sweep.grid.values())
     ]
     etas = [float(eta) if isinstance(eta, (int, float)) else eta for eta in sweep.eta]
     seeds = range(sweep.first_seed, sweep.first_seed + sweep.seeds)
     return [dataclasses.replace(base, eta=eta, seed=seed) for seed in seeds for base in bases for eta in etas]
+
+
+def _base(sweep: SweepConfig, env: str, of_grid: dict[str, Any]) -> TrainingConfig:
+    """An env's config but for eta and the seed."""
+    own = dict(sweep.only.get(env, {}))
+    name = own.pop("preset", sweep.preset)
+    make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
+    return make(env=env, **{**sweep.fields, **own, **of_grid})
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -81,7 +88,22 @@ def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str,
     own = _table(scales, scale, name)
     merged = {key: value for key, value in {**content, **own}.items() if key not in ("scale", "about")}
     merged["fields"] = {**_table(content, "fields", name), **_table(own, "fields", name), **changes}
-    return from_dict(SweepConfig, merged, name)
+    found = from_dict(SweepConfig, merged, name)
+    for env in found.only:
+        if env not in (known := _envs(content, *scales.values())):
+            raise unknown(f"env of {name} under only", env, known)
+    return dataclasses.replace(found, only={env: _without(changes, own) for env, own in found.only.items()})
+
+
+def _without(changes: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What was changed on the command line is changed for all envs."""
+    return {key: value for key, value in settings.items() if key not in changes}
+
+
+def _envs(*parts: Any) -> list[str]:
+    """That any scale has."""
+    lists = [part["env"] for part in parts if isinstance(part, dict) and isinstance(part.get("env"), list)]
+    return [str(env) for envs in lists for env in envs]
 
 
 def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
