@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,11 @@ EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "target-ablation": (("cartpole", "acrobot-full", "lunar-lander"), lambda config: config.control == "none"),
     "zoo": (("zoo",), lambda config: True),
 }
-# Runs whose eta = 0 lies in another folder: without shaping they are the same agent, whatever the potential.
-PLAIN_RUNS = {"pendulum-replay": "pendulum"}
+# Folders some of whose runs lie in another, which ones, and the field in which the runs of both differ: without shaping
+# an agent is the same whatever the potential.
+BORROWED: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
+    "pendulum-replay": ("pendulum", "potential", lambda config: config.eta == 0.0),
+}
 # Runs with settings that nobody tuned for the env, and the same algorithm as the zoo tuned it.
 UNTUNED = {"cartpole": "zoo/cartpole", "acrobot-full": "zoo/acrobot", "lunar-lander": "zoo/lunarlander"}
 
@@ -57,7 +60,6 @@ ZOO_PUBLISHED = {
     "pendulum-td3": -151.9,
 }
 AS_RUN = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
-OVERLAID = ("potential",)
 
 # Folders whose tables are in a README.md of their own.
 OWN_PAGES = ("anatomy", "auto-eta")
@@ -121,10 +123,9 @@ def replay_claims() -> list[Claim]:
 
 def both_potentials() -> list[Series]:
     """Pendulum with the text's and with the code's potential, at the etas that were run with both."""
-    replay, _ = read_runs(HERE / "pendulum-replay")
+    replay = runs_in("pendulum-replay")
     etas = {0.0, *(run.config.eta for run in replay)}
-    policy = [run for run in read_runs(HERE / "pendulum")[0] if run.config.eta in etas]
-    return series_of([*policy, *replay], OVERLAID)
+    return series_of([*(run for run in runs_in("pendulum") if run.config.eta in etas), *replay], ["potential"])
 
 
 def recommendations() -> Iterator[str]:
@@ -285,13 +286,18 @@ def folders() -> list[str]:
 
 
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
+    runs = [run for run in runs_in(folder) if belongs(run.config)]
+    if folder in BORROWED:
+        other, field, is_shared = BORROWED[folder]
+        return series_of([*(run for run in runs_in(other) if is_shared(run.config)), *runs], [field])
+    return series_of(runs)
+
+
+@cache
+def runs_in(folder: str) -> list[RunRecord]:
     runs, broken = read_runs(HERE / folder)
     assert not broken, broken
-    runs = [run for run in runs if belongs(run.config)]
-    if folder in PLAIN_RUNS:
-        plain = [run for run in read_runs(HERE / PLAIN_RUNS[folder])[0] if run.config.eta == 0.0]
-        return series_of([*plain, *runs], OVERLAID)
-    return series_of(runs)
+    return runs
 
 
 def runs_of(experiment: str) -> list[Series]:
