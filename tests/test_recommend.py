@@ -104,6 +104,7 @@ def test_without_eta_0_or_with_one_seed_nothing_is_claimed(tmp_path: Path) -> No
     write_sweep(tmp_path / "b", ["CartPole-v1"], [0.0, 2.0], seeds=1)
     (single,) = recommend(series_of(read_runs(tmp_path / "b")[0]))
     assert (single.eta, single.gain) == (0.0, None)
+    assert single.sentence.startswith("too few seeds to tell whether any eta helps here (1 of at least 6 ")
 
 
 def test_the_command_line_says_it_in_words_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

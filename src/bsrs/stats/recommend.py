@@ -56,11 +56,15 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
         return Recommendation(task, variant, 0.0, "eta = 0 was not run: without it nothing shows whether shaping helps")
     # Those that can be tested or, if none can, compared at all: one run of one eta must not take seeds from the others.
     shared = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
+    if max(shared) < 2:
+        seeds = f"{max(shared)} of at least {FEWEST_SEEDS} that another eta has together with eta = 0"
+        words = f"too few seeds to tell whether any eta helps here ({seeds}): keep 0"
+        return Recommendation(task, variant, 0.0, words)
     least = FEWEST_SEEDS if max(shared) >= FEWEST_SEEDS else 2
     candidates = [each for each, count in zip(candidates, shared, strict=True) if count >= least]
     *each, zero = on_shared_seeds(attrgetter("area"), *candidates, baseline)
-    if not candidates or len(zero) < 2:
-        words = "every eta needs the same seeds, at least 2, and 6 for a verdict: keep 0 until then"
+    if len(zero) < 2:
+        words = f"every eta needs the same seeds, at least 2, and {FEWEST_SEEDS} for a verdict: keep 0 until then"
         return Recommendation(task, variant, 0.0, words)
     best = best_of(np.stack(each), zero)
     eta, gain = candidates[best.chosen].eta, best.gain
