@@ -43,8 +43,10 @@ def main() -> None:
     with project_style():
         save(idea(), "idea")
         save(adaptive_eta(), "adaptive-eta")
-        save(results(study), "results")
-        save(choosing_eta(study), "choosing-eta")
+        by_task, everything = tasks(study), [row.series for row in study.rows]
+        for name, of_zoo in {"results-tuned": True, "results": False}.items():
+            save(results({task: by_task[task] for task in by_task if is_tuned(task) is of_zoo}, everything), name)
+        save(choosing_eta(by_task), "choosing-eta")
         for name, figure in draw_anatomy([row.series for row in anatomy.rows]).items():
             save(figure, name)
     command("tabular solve --map Taxi-v4 --gamma 0.9 --plot", str(IMAGES / "values.png"))
@@ -138,10 +140,8 @@ def tasks(study: Study) -> dict[Task, list[Series]]:
     return {task: members for task, members in found.items() if len(members) > 1}
 
 
-def results(study: Study) -> Figure:
+def results(by_task: dict[Task, list[Series]], everything: list[Series]) -> Figure:
     """Gain over eta = 0 in the mean score over training, by env and eta."""
-    by_task = tasks(study)
-    everything = [row.series for row in study.rows]
     count = sum(len(members) - 1 for members in by_task.values())
     figure, ax = new_figure(7.2, 0.9 + 0.2 * count + 0.12 * len(by_task))
     at, ticks = 0.0, {}
@@ -169,6 +169,8 @@ def results(study: Study) -> Figure:
     ax.set_ylim(at - 0.5, -0.9)
     ax.grid(visible=False, axis="y")
     ax.set_xscale("symlog", linthresh=1)  # on MountainCar eta = 0 gains almost nothing, so gains are many times that
+    low, high = ax.get_xlim()
+    ax.set_xticks([tick for tick in (-1, -0.5, 0, 0.5, 1, 10) if low <= tick <= high])
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel("gain in the mean score over training, relative to what η = 0 gained")
     return figure
@@ -180,8 +182,13 @@ def colours_of(by_task: dict[Task, list[Series]]) -> dict[float | str, Any]:
 
 
 def agent(task: Task) -> str:
-    """What stands beside its env; the zoo's settings are tuned ones."""
-    return "tuned " * ("zoo" in str(task.sweep)) + task.algorithm.upper()
+    """What stands beside its env."""
+    return "tuned " * is_tuned(task) + task.algorithm.upper()
+
+
+def is_tuned(task: Task) -> bool:
+    """The zoo's settings are."""
+    return "zoo" in task.sweep.parts
 
 
 def relative_gain(series: Series, baseline: Series, floor: float) -> Interval:
@@ -197,9 +204,8 @@ def paired(series: Series, baseline: Series) -> list[np.ndarray]:
     return [scores[:, None] for scores in on_shared_seeds(area, series, baseline)]
 
 
-def choosing_eta(study: Study) -> Figure:
+def choosing_eta(by_task: dict[Task, list[Series]]) -> Figure:
     """Mean score over training against eta, a panel for each env."""
-    by_task = tasks(study)
     columns = 3
     rows = -(-len(by_task) // columns)
     figure, axes = new_figure(7, 2.1 * rows, rows, columns, squeeze=False)
