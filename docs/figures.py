@@ -222,7 +222,7 @@ def choosing_eta(by_task: dict[Task, list[Series]]) -> Figure:
         ax.set_xticks(range(len(members)), [eta_label(series.eta) for series in members])
         ax.set_xlabel("η")
         steps = f"{members[0].config.steps // 1000}k"
-        ax.set_title(f"{task.env.removeprefix('MinAtar/')}, {agent(task)}, {steps}", fontsize=8)
+        ax.set_title(f"{task.env.removeprefix('MinAtar/')}, {agent(task)}, {steps}", fontsize=7.5)
         ax.margins(x=0.15)
     return figure
 
