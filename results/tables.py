@@ -36,13 +36,21 @@ EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "minatar": (("minatar",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: True),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
-    "target-ablation": (("cartpole", "acrobot-full", "lunar-lander"), lambda config: config.control == "none"),
+    "target-ablation": (
+        ("cartpole", "acrobot-full", "lunar-lander", "breakout"),
+        lambda config: config.control == "none",
+    ),
     "zoo": (("zoo",), lambda config: True),
 }
 # Folders some of whose runs lie in another, which ones, and the field in which the runs of both differ: without shaping
-# an agent is the same whatever the potential.
+# an agent is the same whatever the potential, and the study of MinAtar has seeds of Breakout's ablation.
 BORROWED: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "pendulum-replay": ("pendulum", "potential", lambda config: config.eta == 0.0),
+    "breakout": (
+        "minatar",
+        "potential_network",
+        lambda config: config.env == "MinAtar/Breakout-v0" and config.eta != "auto",
+    ),
 }
 # Runs with settings that nobody tuned for the env, and the same algorithm as the zoo tuned it.
 UNTUNED = {"cartpole": "zoo/cartpole", "acrobot-full": "zoo/acrobot", "lunar-lander": "zoo/lunarlander"}

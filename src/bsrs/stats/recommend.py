@@ -76,7 +76,7 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
         return Recommendation(task, variant, eta, sentence, gain, eta)
     more = _more_seeds(np.stack(each) - zero, abs(float(zero.mean()) - floor_of(task, everything)))
     if gain.verdict == "does not hold":
-        sentence = f"keep eta = 0: even the best of the others, {label}, is worse: {over}"
+        sentence = f"keep eta = 0: every other is worse, {label} least clearly: {over}"
     elif gain.n < FEWEST_SEEDS:
         few = f"{gain.n} of at least {FEWEST_SEEDS}"
         sentence = f"too few seeds to tell whether any eta helps here ({few}): keep 0; {_told(more)}"
