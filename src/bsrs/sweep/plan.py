@@ -89,10 +89,11 @@ def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str,
     merged = {key: value for key, value in {**content, **own}.items() if key not in ("scale", "about")}
     merged["fields"] = {**_table(content, "fields", name), **_table(own, "fields", name), **changes}
     found = from_dict(SweepConfig, merged, name)
+    known = _envs(content, *scales.values())
     for env in found.only:
-        if env not in (known := _envs(content, *scales.values())):
+        if env not in known:
             raise unknown(f"env of {name} under only", env, known)
-    return dataclasses.replace(found, only={env: _without(changes, own) for env, own in found.only.items()})
+    return dataclasses.replace(found, only={env: _without(changes, each) for env, each in found.only.items()})
 
 
 def _without(changes: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
