@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bsrs.figures.style import eta_label, project_style
+from bsrs.figures.style import eta_colours, eta_label, project_style
 from bsrs.reproduce.claims import SEED, Claim, area, corrected, gain, tuned
 from bsrs.reproduce.continuous import draw_variants, judge_pendulum, judge_potentials
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
+from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference, steps_to_threshold
 from bsrs.stats.aggregates import Array
 from bsrs.stats.atari import minatar_game
-from bsrs.stats.recommend import recommend
-from bsrs.stats.records import RunRecord, Series, Task, read_run, read_runs, series_of
-from bsrs.stats.summary import baseline_of
+from bsrs.stats.comparison import FEWEST_SEEDS
+from bsrs.stats.recommend import Recommendation, recommend
+from bsrs.stats.records import RunRecord, Series, Task, read_runs, series_of
+from bsrs.stats.summary import baseline_of, on_shared_seeds
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
@@ -71,6 +72,22 @@ AS_RUN = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
 
 # Folders whose tables are in a README.md of their own.
 OWN_PAGES = ("anatomy", "auto-eta")
+# A score at which a task is learned, or nearly: where Gymnasium or, for LunarLander, the zoo sets it, else what a curve
+# passes on its steepest part.
+LEARNED = {
+    "acrobot": -100,
+    "acrobot-full": -100,
+    "cartpole": 475,
+    "pendulum": -200,
+    "pendulum-replay": -200,
+    "zoo/acrobot": -100,
+    "zoo/cartpole": 475,
+    "zoo/lunarlander": ZOO_PUBLISHED["lunarlander"],
+    "zoo/mountaincar": -150,
+    "zoo/pendulum-sac": -200,
+    "zoo/pendulum-td3": -200,
+}
+OPTIONAL = ("env", "setting", "diverged")  # columns of the runs' tables that need more than one value
 
 
 def main() -> None:
@@ -81,11 +98,11 @@ def main() -> None:
             "claims": claims,
             "replay": claims_table(replay_claims()),
             "recommendations": recommendations(),
-            "runs": runs_table(),
+            **{folder: study_table(records(folder), LEARNED.get(folder)) for folder in studies()},
             "ppo": ppo_table(),
             "tuning": tuning_table(),
             "plain": plain_table(),
-            "minatar": minatar_table(),
+            "minatar-plain": minatar_table(),
         },
     )
     for folder in OWN_PAGES:
@@ -137,35 +154,71 @@ def both_potentials() -> list[Series]:
 
 
 def recommendations() -> Iterator[str]:
-    yield "| env | algorithm | steps | what `bsrs recommend` says |"
-    yield "|---|---|---|---|"
+    yield "| env | agent | steps | seeds | best eta | its gain over eta = 0 on held-out seeds | answer |"
+    yield "|---|---|---|---|---|---|---|"
     for folder in sorted(set(folders()) - set(OWN_PAGES)):
         found = records(folder)
         for each in recommend(found):
-            steps = next(one.config.steps for one in found if one.task == each.task)
-            yield f"| {each.task.env} | {agent(each.task, each.variant)} | {steps:,} | {each.sentence} |"
+            own = [one for one in found if (one.task, one.variant) == (each.task, each.variant)]
+            seeds, best, over = max(len(one.seeds) for one in own), "", ""
+            if each.gain is not None and each.best is not None:
+                seeds, best, over = each.gain.n, label(each.best), str(each.gain)
+            cells = [each.task.env, agent(each.task, each.variant), f"{own[0].config.steps:,}", seeds, best, over]
+            yield f"| {' | '.join(map(str, cells))} | {answer(each)} |"
 
 
-def runs_table() -> Iterator[str]:
-    yield "| env | algorithm | eta | seeds | steps | mean over training | against eta = 0 | p | score at the end |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for folder in sorted(set(folders()) - set(OWN_PAGES)):
-        found = records(folder)
-        for each in found:
-            zero = baseline_of(each, found)
-            effect = gain(each, zero, area) if zero is not None and zero is not each else None
-            cells = [
-                each.env,
-                agent(each.task, each.variant),
-                eta_label(each.eta).replace("−", "-"),
-                str(len(each.seeds)),
-                f"{each.config.steps:,}",
-                with_interval(each.area),
-                str(effect) if effect else "",
-                f"{effect.p:.2g}" if effect and effect.n > 1 else "",
-                with_interval(each.final),
-            ]
-            yield f"| {' | '.join(cells)} |"
+def label(eta: float | str) -> str:
+    return eta_label(eta).replace("\N{MINUS SIGN}", "-")
+
+
+def answer(recommended: Recommendation) -> str:
+    """What `bsrs recommend` says, without the numbers that stand beside it."""
+    gain, more = recommended.gain, recommended.more_seeds
+    if gain is None or gain.n < FEWEST_SEEDS:
+        return "too few seeds"
+    if recommended.helps:
+        return f"**use {label(recommended.eta)}**{'' if gain.low > 0 else ', narrowly'}"
+    if gain.verdict == "does not hold":
+        return "keep 0: every other is worse"
+    return f"keep 0; {more} more seed{'s' * (more > 1)} would show a gain of 10 %" if more else "keep 0"
+
+
+def study_table(series: Sequence[Series], level: float | None) -> Iterator[str]:
+    """All series of a study beside their eta = 0; columns that would say nothing are left out."""
+    columns: dict[str, list[str]] = {
+        "env": [each.env.removeprefix("MinAtar/") for each in series],
+        "setting": [each.variant for each in series],
+        "eta": [label(each.eta) for each in series],
+        "seeds": [str(len(each.seeds)) for each in series],
+        "mean over training": [with_interval(each.area) for each in series],
+        **gains_over_zero(series),
+    }
+    if level is not None:
+        columns[f"half have reached {level:g} by"] = [steps_until_half(each, level) for each in series]
+    columns["at the end"] = [with_interval(each.final) for each in series]
+    columns["diverged"] = [str(each.diverged or "") for each in series]
+    told = {name: cells for name, cells in columns.items() if name not in OPTIONAL or len(set(cells)) > 1}
+    yield f"| {' | '.join(told)} |"
+    yield "|---" * len(told) + "|"
+    for cells in zip(*told.values(), strict=True):
+        yield f"| {' | '.join(cells)} |"
+
+
+def gains_over_zero(series: Sequence[Series]) -> dict[str, list[str]]:
+    gains, p_values, seeds = [], [], []
+    for each in series:
+        zero = baseline_of(each, series)
+        effect = gain(each, zero, area) if zero is not None and zero is not each else None
+        gains.append(str(effect or ""))
+        p_values.append(f"{effect.p:.2g}" if effect and effect.n > 1 else "")
+        ahead = np.greater(*on_shared_seeds(area, each, zero)).sum() if zero is not None and effect else 0
+        seeds.append(f"{ahead} of {effect.n}" if effect else "")
+    return {"gain over eta = 0": gains, "p": p_values, "seeds that gain": seeds}
+
+
+def steps_until_half(series: Series, level: float) -> str:
+    steps = float(np.median(steps_to_threshold(series.steps, series.curves, level)))
+    return f"{steps:,.0f}" if np.isfinite(steps) else "never"
 
 
 def agent(task: Task, variant: str) -> str:
@@ -264,19 +317,23 @@ def draw() -> None:
         save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
         for folder in set(folders()) - {"pong", "pendulum-replay", *OWN_PAGES, *drawn}:
             save(folder, draw_variants(folder, records(folder)))
-        save("pong", {"pong": draw_long_run(read_run(next(HERE.glob("pong/runs/*"))))})
+        save("pong", {"pong": draw_single_runs(runs_in("pong"))})
 
 
-def draw_long_run(run: RunRecord) -> Figure:
-    """One run's scores, of training and of evaluation."""
+def draw_single_runs(runs: Sequence[RunRecord]) -> Figure:
+    """The scores of runs that have one seed each, of training and of evaluation."""
     figure = Figure(figsize=(6, 3.4))
     axes = figure.subplots()
-    axes.plot(*run.trace("return"), color="0.7", linewidth=1, label="training episodes, raw score")
-    axes.plot(*run.trace("score", "eval"), marker="o", markersize=3, label="evaluation, greedy")
+    colours = eta_colours([run.config.eta for run in runs])
+    for run in sorted(runs, key=lambda run: float(run.config.eta)):
+        colour = colours[run.config.eta]
+        axes.plot(*run.trace("return"), color=colour, alpha=0.3, linewidth=1)
+        scores = run.trace("score", "eval")
+        axes.plot(*scores, color=colour, marker="o", markersize=3, label=f"$\\eta$ = {label(run.config.eta)}")
     axes.axhline(0, color="0.4", linewidth=0.8, linestyle="--")
-    axes.set(xlabel="env steps", ylabel="score", title=f"{run.config.env}, DQN, eta = {float(run.config.eta):g}")
+    axes.set(xlabel="env steps", ylabel="score", title=f"{runs[0].config.env}, DQN, one seed")
     axes.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:,.0f}k")
-    axes.legend()
+    axes.legend(title="greedy; faint: training")
     return figure
 
 
@@ -287,6 +344,12 @@ def save(folder: str, figures: dict[str, Figure]) -> None:
 
 def folders() -> list[str]:
     return sorted(path.name for path in HERE.iterdir() if next(path.glob("**/config.json"), None))
+
+
+def studies() -> list[str]:
+    """Folders of runs that have a table of their own on this page."""
+    tuned = [f"zoo/{name}" for name in ZOO_PUBLISHED]
+    return [*(folder for folder in folders() if folder not in ("zoo", *OWN_PAGES)), *tuned]
 
 
 def records(folder: str, belongs: Callable[[Any], bool] = lambda config: True) -> list[Series]:
