@@ -87,7 +87,6 @@ LEARNED = {
     "zoo/pendulum-sac": -200,
     "zoo/pendulum-td3": -200,
 }
-OPTIONAL = ("env", "setting", "diverged")  # columns of the runs' tables that need more than one value
 
 
 def main() -> None:
@@ -154,7 +153,7 @@ def both_potentials() -> list[Series]:
 
 
 def recommendations() -> Iterator[str]:
-    yield "| env | agent | steps | seeds | best eta | its gain over eta = 0 on held-out seeds | answer |"
+    yield "| env | agent | steps | seeds | best eta | its gain on held-out seeds | answer |"
     yield "|---|---|---|---|---|---|---|"
     for folder in sorted(set(folders()) - set(OWN_PAGES)):
         found = records(folder)
@@ -185,23 +184,31 @@ def answer(recommended: Recommendation) -> str:
 
 def study_table(series: Sequence[Series], level: float | None) -> Iterator[str]:
     """All series of a study beside their eta = 0; columns that would say nothing are left out."""
-    columns: dict[str, list[str]] = {
-        "env": [each.env.removeprefix("MinAtar/") for each in series],
-        "setting": [each.variant for each in series],
-        "eta": [label(each.eta) for each in series],
-        "seeds": [str(len(each.seeds)) for each in series],
-        "mean over training": [with_interval(each.area) for each in series],
-        **gains_over_zero(series),
-    }
+    envs = [each.env.removeprefix("MinAtar/") for each in series]
+    potentials = [potential(each.variant) if each.eta != 0.0 else "" for each in series]
+    columns = {"env": envs} if len(set(envs)) > 1 else {}
+    if len(set(potentials) - {""}) > 1:
+        columns["potential"] = potentials
+    columns["eta"] = [label(each.eta) for each in series]
+    columns["seeds"] = [str(len(each.seeds)) for each in series]
+    columns["mean over training"] = [with_interval(each.area) for each in series]
+    columns |= gains_over_zero(series)
     if level is not None:
         columns[f"half have reached {level:g} by"] = [steps_until_half(each, level) for each in series]
     columns["at the end"] = [with_interval(each.final) for each in series]
-    columns["diverged"] = [str(each.diverged or "") for each in series]
-    told = {name: cells for name, cells in columns.items() if name not in OPTIONAL or len(set(cells)) > 1}
-    yield f"| {' | '.join(told)} |"
-    yield "|---" * len(told) + "|"
-    for cells in zip(*told.values(), strict=True):
+    if any(each.diverged for each in series):
+        columns["diverged"] = [str(each.diverged or "") for each in series]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for cells in zip(*columns.values(), strict=True):
         yield f"| {' | '.join(cells)} |"
+
+
+def potential(variant: str) -> str:
+    """Whose potential it is, or what is in its place, from the settings in which series differ."""
+    settings = dict(setting.split("=") for setting in variant.split(", ") if setting)
+    rescaled = settings.pop("control", "none") == "rescaled"
+    return "rescaling" if rescaled else ", ".join(settings.values())
 
 
 def gains_over_zero(series: Sequence[Series]) -> dict[str, list[str]]:
@@ -222,9 +229,9 @@ def steps_until_half(series: Series, level: float) -> str:
 
 
 def agent(task: Task, variant: str) -> str:
-    """What the tables call it; the zoo's settings are tuned ones."""
+    """What the table calls it; the zoo's settings are tuned ones."""
     prefix = "tuned " if "zoo" in task.sweep.parts else ""
-    return f"{prefix}{task.algorithm}{f' ({variant})' if variant else ''}"
+    return f"{prefix}{task.algorithm.upper()}{f', {potential(variant)}' if variant else ''}"
 
 
 def ppo_table() -> Iterator[str]:
