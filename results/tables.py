@@ -95,6 +95,7 @@ def main() -> None:
         README,
         {
             "claims": claims,
+            "sentences": sentences_table(),
             "replay": claims_table(replay_claims()),
             "recommendations": recommendations(),
             **{folder: study_table(records(folder), LEARNED.get(folder)) for folder in studies()},
@@ -136,6 +137,22 @@ def experiment_claims() -> Iterator[Claim]:
         found = runs_of(name) if name in EXPERIMENT_RUNS else []
         if found or experiment.preset.startswith("paper-"):
             yield from experiment.claims(found)
+
+
+def sentences_table() -> Iterator[str]:
+    """What the paper says of its Pendulum figure, sentence by sentence."""
+    improves, at_five, at_ten, negative = EXPERIMENTS["pendulum"].claims(runs_of("pendulum"))
+    sentences = {
+        '"promising improvements over the baseline"': (improves,),
+        '"notably more robust performance over a range of large eta values"': (at_five, at_ten),
+        'eta < 0 "leads to worse performance"': (negative,),
+    }
+    yield "| the paper | here | verdict |"
+    yield "|---|---|---|"
+    for sentence, claims in sentences.items():
+        for claim in claims:
+            shown = f"{claim.claim}: {claim.shown} {claim.interval}"
+            yield f"| {sentence} | {shown} | **{claim.verdict}**, p = {claim.p:.2g} |"
 
 
 def replay_claims() -> list[Claim]:

@@ -147,6 +147,15 @@ def test_pendulum_claims(tmp_path: Path) -> None:
     assert set(_verdicts(judge_pendulum(_series(tmp_path / "few"), SCOPE))) == {"inconclusive"}
 
 
+def test_a_pendulum_claim_that_noise_hides_says_how_many_seeds_would_tell(tmp_path: Path) -> None:
+    for seed, lead in enumerate((-2.0, 2.0, -2.0, 2.0, 0.0, 2.0, 0.0, 2.0)):
+        write_run(tmp_path, config("Pendulum-v1", 0.0, seed, "td3"), [0.0] * 10)
+        write_run(tmp_path, config("Pendulum-v1", 10.0, seed, "td3"), [lead] * 10)
+    *_, at_ten, negative = judge_pendulum(_series(tmp_path), SCOPE)
+    assert (at_ten.verdict, at_ten.settle) == ("inconclusive", "about 141 seeds")  # ((2.50 + 0.84) * 1.77 / 0.5)^2
+    assert (negative.verdict, negative.settle) == ("inconclusive", SCOPE.command)  # no such runs
+
+
 def test_the_pendulum_figure_has_the_negative_eta_in_its_inset_only(tmp_path: Path) -> None:
     write_sweep(tmp_path, ["Pendulum-v1"], [-0.5, 0.0, 2.0], seeds=2, algorithm="td3")
     ax = draw_pendulum(_series(tmp_path))["pendulum"].axes[0]

@@ -56,20 +56,33 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
 def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Better for some eta above 0, robust at large ones, worse below 0. Each claim needs only the runs it is about."""
     etas = {float(each.eta): each for each in constant_etas(series)}
-    not_negative = [each for eta, each in etas.items() if eta >= 0]
-    best, text = tuned(not_negative, area), "BSRS improves TD3 on Pendulum over eta = 0"
-    found = [(text, best.best.gain if best else None, best.words if best else "", not_negative)]
-    lowest = min(etas, default=0.0)
     comparisons = {f"Robust: eta = {eta:g} is still better than eta = 0": (eta, 0.0) for eta in LARGE_ETAS}
+    lowest = min(etas, default=0.0)
     comparisons["A negative eta is worse than eta = 0"] = 0.0, lowest if lowest < 0 else math.nan
-    for text, pair in comparisons.items():
-        runs = [etas[eta] for eta in pair] if set(pair) <= set(etas) else []
-        effect = gain(runs[0], runs[1], area) if runs else None
-        found.append((text, effect, f"{effect.mean:+.4g} in the mean score over training" if effect else "", runs))
-    return [
-        judged(text, effect, shown, too_small=too_small(runs, scope), command=scope.command)
-        for text, effect, shown, runs in found
-    ]
+    scope = dataclasses.replace(scope, questions=1 + len(comparisons))
+    claims = [_improves([each for eta, each in etas.items() if eta >= 0], scope)]
+    claims += [_ahead(text, etas.get(first), etas.get(second), scope) for text, (first, second) in comparisons.items()]
+    return claims
+
+
+def _improves(series: Sequence[Series], scope: Scope) -> Claim:
+    """Better for some eta above 0."""
+    text, best, small = "BSRS improves TD3 on Pendulum over eta = 0", tuned(series, area), too_small(series, scope)
+    if best is None:
+        return judged(text, None, "", too_small=small, command=scope.command)
+    settle = settles(small, best.held_out - best.baseline, scope)
+    return judged(text, best.best.gain, best.words, too_small=small, command=settle)
+
+
+def _ahead(text: str, first: Series | None, second: Series | None, scope: Scope) -> Claim:
+    """One series is better than another, where there are both."""
+    effect = gain(first, second, area) if first is not None and second is not None else None
+    if first is None or second is None or effect is None:
+        return judged(text, None, "", too_small="", command=scope.command)
+    small = too_small([first, second], scope)
+    settle = settles(small, np.subtract(*on_shared_seeds(area, first, second)), scope)
+    shown = f"{effect.mean:+.4g} in the mean score over training"
+    return judged(text, effect, shown, too_small=small, command=settle)
 
 
 def judge_potentials(series: Sequence[Series], scope: Scope) -> list[Claim]:
