@@ -20,11 +20,10 @@ from bsrs.reproduce.claims import SEED, Claim, area, corrected, gain, tuned
 from bsrs.reproduce.continuous import draw_variants, judge_pendulum, judge_potentials
 from bsrs.reproduce.experiments import EXPERIMENTS
 from bsrs.reproduce.theory import judge_theory
-from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference, steps_to_threshold
+from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.atari import minatar_game
-from bsrs.stats.comparison import FEWEST_SEEDS
-from bsrs.stats.recommend import Recommendation, recommend
+from bsrs.stats.recommend import recommend
 from bsrs.stats.records import RunRecord, Series, Task, read_runs, series_of
 from bsrs.stats.summary import baseline_of, on_shared_seeds
 
@@ -180,23 +179,12 @@ def recommendations() -> Iterator[str]:
             if each.gain is not None and each.best is not None:
                 seeds, best, over = each.gain.n, label(each.best), str(each.gain)
             cells = [each.task.env, agent(each.task, each.variant), f"{own[0].config.steps:,}", seeds, best, over]
-            yield f"| {' | '.join(map(str, cells))} | {answer(each)} |"
+            cells.append(f"**{each.answer}**" if each.helps else each.answer)
+            yield f"| {' | '.join(map(str, cells))} |"
 
 
 def label(eta: float | str) -> str:
     return eta_label(eta).replace("\N{MINUS SIGN}", "-")
-
-
-def answer(recommended: Recommendation) -> str:
-    """What `bsrs recommend` says, without the numbers that stand beside it."""
-    gain, more = recommended.gain, recommended.more_seeds
-    if gain is None or gain.n < FEWEST_SEEDS:
-        return "too few seeds"
-    if recommended.helps:
-        return f"**use {label(recommended.eta)}**{'' if gain.low > 0 else ', narrowly'}"
-    if gain.verdict == "does not hold":
-        return "keep 0: every other is worse"
-    return f"keep 0; {more} more seed{'s' * (more > 1)} would show a gain of 10 %" if more else "keep 0"
 
 
 def study_table(series: Sequence[Series], level: float | None) -> Iterator[str]:
@@ -241,7 +229,7 @@ def gains_over_zero(series: Sequence[Series]) -> dict[str, list[str]]:
 
 
 def steps_until_half(series: Series, level: float) -> str:
-    steps = float(np.median(steps_to_threshold(series.steps, series.curves, level)))
+    steps = series.steps_to(level)
     return f"{steps:,.0f}" if np.isfinite(steps) else "never"
 
 
@@ -332,11 +320,10 @@ def with_interval(scores: Array) -> str:
 def draw() -> None:
     with project_style():
         for name, (own, _) in EXPERIMENT_RUNS.items():
-            if found := runs_of(name):
-                save(own[0], EXPERIMENTS[name].draw(found))
+            if name != "atari":  # one seed of a hundredth of the length: a table says all there is
+                save(own[0], EXPERIMENTS[name].draw(runs_of(name)))
         for folder in OWN_PAGES:
-            if found := records(folder):
-                save(folder, EXPERIMENTS[folder].draw(found))
+            save(folder, EXPERIMENTS[folder].draw(records(folder)))
         drawn = {folder for own, _ in EXPERIMENT_RUNS.values() for folder in own}
         save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
         for folder in set(folders()) - {"pong", "pendulum-replay", *OWN_PAGES, *drawn}:

@@ -74,15 +74,27 @@ def test_nor_does_it_need_seeds_that_share_their_luck() -> None:
 def test_the_sentence_says_what_to_do_and_how_sure_that_is() -> None:
     noise = stream(0, "sentence").normal(size=(3, 10))
     clear = _recommended(noise + np.array([[0.0], [0.0], [3.0]]))
-    assert clear.eta == 1.0
+    assert (clear.eta, clear.answer) == (1.0, "use 1")
     assert clear.sentence.startswith("use eta = 1: +")
     assert clear.sentence.endswith(" over eta = 0 on held-out seeds in the mean score over training, 10 seeds")
     unclear = _recommended(noise)
     assert unclear.eta == 0.0
     assert unclear.sentence.startswith("no evidence that any eta helps here: keep 0 (eta = ")
-    assert unclear.sentence.endswith("more seeds would show a gain of 10 %")
-    assert _recommended(noise[:, :5] + np.array([[0.0], [0.0], [9.0]])).sentence.startswith("too few seeds to tell")
-    assert "is worse" in _recommended(noise + np.array([[0.0], [-6.0], [-9.0]])).sentence
+    assert unclear.answer == f"keep 0; {unclear.more_seeds} more seeds would show a gain of 10 %"
+    assert unclear.sentence.endswith(unclear.answer.removeprefix("keep 0"))
+    few = _recommended(noise[:, :5] + np.array([[0.0], [0.0], [9.0]]))
+    assert few.answer == "too few seeds"
+    assert few.sentence.startswith("too few seeds to tell whether any eta helps here (5 of at least 6): keep 0; ")
+    worse = _recommended(noise + np.array([[0.0], [-6.0], [-9.0]]))
+    assert worse.answer == "keep 0: every other is worse"
+    assert worse.sentence.startswith("keep eta = 0: every other is worse, 0.5 least clearly: -")
+
+
+def test_where_eta_0_gains_nothing_no_number_of_seeds_is_named() -> None:
+    """A gain is a share of what eta = 0 gained."""
+    found = _recommended(np.array([[0.0], [1.0], [1.0]]) * stream(0, "flat").binomial(1, 0.2, size=(3, 10)))
+    assert found.more_seeds is None
+    assert found.answer == "keep 0; how many seeds a verdict takes cannot be estimated"
 
 
 def test_more_seeds_are_asked_for_where_scores_are_noisier() -> None:
@@ -115,6 +127,7 @@ def test_the_command_line_says_it_in_words_and_in_json(tmp_path: Path, capsys: p
     (found,) = json.loads(capsys.readouterr().out)["recommendations"]
     assert found["gain"]["verdict"] == "holds"
     assert found["eta"] == found["best"] != 0
+    assert found["answer"] == f"use {found['eta']:g}"
     write_run(tmp_path / "plain", config("CartPole-v1", 0.0, 0), [1.0])
     with pytest.raises(SystemExit, match="2"):
         main(["recommend", str(tmp_path / "plain")])

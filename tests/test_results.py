@@ -10,6 +10,7 @@ import pytest
 
 RESULTS = Path(__file__).parent.parent / "results"
 PAGES = ("README.md", "anatomy/README.md", "auto-eta/README.md")
+PICTURE = re.compile(r"!\[[^]]*\]\(([^)]+)\)")
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -34,3 +35,10 @@ def test_the_tables_are_made_from_the_records(rebuilt: Path, page: str) -> None:
 def test_the_figures_are_drawn_from_the_records(rebuilt: Path) -> None:
     ours, made = ({str(path.relative_to(folder)) for path in folder.rglob("*.png")} for folder in (RESULTS, rebuilt))
     assert made == ours
+
+
+def test_every_figure_is_shown() -> None:
+    shown = {
+        RESULTS / Path(page).parent / name for page in PAGES for name in PICTURE.findall((RESULTS / page).read_text())
+    }
+    assert shown == set(RESULTS.rglob("*.png"))

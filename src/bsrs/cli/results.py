@@ -156,8 +156,8 @@ def _record(each: Recommendation) -> dict[str, object]:
     # JSON has no infinity: an end that is not known is null.
     finite = {name: None if value in (float("inf"), -float("inf")) else value for name, value in gain.items()}
     about = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
-    answer = {"eta": each.eta, "sentence": each.sentence, "best": each.best, "gain": finite or None}
-    return {**about, "variant": each.variant, **answer, "more_seeds": each.more_seeds}
+    told = {"eta": each.eta, "answer": each.answer, "sentence": each.sentence, "best": each.best}
+    return {**about, "variant": each.variant, **told, "gain": finite or None, "more_seeds": each.more_seeds}
 
 
 def report(

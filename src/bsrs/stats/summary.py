@@ -11,7 +11,6 @@ from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, mean
 from bsrs.stats.atari import game_name, human_normalised, minatar_game, reference_scores
 from bsrs.stats.comparison import improvement, relative_advantage
-from bsrs.stats.curves import steps_to_threshold
 from bsrs.stats.records import Series, Task
 from bsrs.stats.resampling import Interval, bootstrap
 
@@ -45,7 +44,7 @@ def summary(series: Sequence[Series]) -> list[Row]:
         steps_to_level = np.nan
         if baseline is not None:
             level = floor + 0.9 * (float(baseline.final.mean()) - floor)
-            steps_to_level = float(np.median(steps_to_threshold(own.steps, own.curves, level)))
+            steps_to_level = own.steps_to(level)
         if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
             mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
             better = improvement(mine, zero)
