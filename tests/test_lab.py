@@ -146,6 +146,7 @@ def test_drawing_by_keyboard(lab: Any) -> None:
 
 def test_drawing_by_touch_on_a_phone(lab: Any) -> None:
     page = lab(map="SFF.FFF.FFG")
+    _wait(page, "document.querySelectorAll('#marks span').length == 3")  # placed on a wide screen, to be placed anew
     page.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     )

@@ -485,7 +485,7 @@
       else return;
       event.preventDefault();
     });
-    addEventListener("resize", () => { dirty = true; });
+    addEventListener("resize", () => { drawRuler(); dirty = true; }); // labels that had room may have none now
     addEventListener("hashchange", () => { readAddress(); running = true; rebuild(); syncControls(); });
   }
 
