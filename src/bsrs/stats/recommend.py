@@ -15,6 +15,7 @@ from bsrs.stats.summary import baseline_of, floor_of, on_shared_seeds
 WORTH = 0.1  # a gain that one would not like to miss, as a share of what eta = 0 gained
 POWER = 0.8
 TOO_FEW = "too few seeds"
+UNTOLD = f"{TOO_FEW} to tell whether any eta helps here"
 LEVEL = 0.04  # one-sided: "does any help?" has one side, and noise alone may lead to another eta in at most 5 %
 
 
@@ -63,7 +64,7 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
     shared = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
     if max(shared) < 2:
         seeds = f"{max(shared)} of at least {FEWEST_SEEDS} that another eta has together with eta = 0"
-        words = f"{TOO_FEW} to tell whether any eta helps here ({seeds}): keep 0"
+        words = f"{UNTOLD} ({seeds}): keep 0"
         return Recommendation(task, variant, 0.0, TOO_FEW, words)
     least = FEWEST_SEEDS if max(shared) >= FEWEST_SEEDS else 2
     candidates = [each for each, count in zip(candidates, shared, strict=True) if count >= least]
@@ -85,7 +86,7 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Re
         sentence = f"keep eta = 0: every other is worse, {label} least clearly: {over}"
     elif gain.n < FEWEST_SEEDS:
         few = f"{gain.n} of at least {FEWEST_SEEDS}"
-        answer, sentence = TOO_FEW, f"{TOO_FEW} to tell whether any eta helps here ({few}): keep 0; {_told(more)}"
+        answer, sentence = TOO_FEW, f"{UNTOLD} ({few}): keep 0; {_told(more)}"
     else:
         answer = f"keep 0; {_told(more)}"
         sentence = f"no evidence that any eta helps here: keep 0 (eta = {label}: {over}); {_told(more)}"
