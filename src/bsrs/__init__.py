@@ -11,6 +11,8 @@ from bsrs.shaping import Linear as Linear
 from bsrs.shaping import PerState as PerState
 from bsrs.shaping import Piecewise as Piecewise
 from bsrs.shaping import RandomDynamic as RandomDynamic
+from bsrs.shaping import Seen as Seen
+from bsrs.shaping import ShapeScale as ShapeScale
 from bsrs.shaping import Shaping as Shaping
 from bsrs.shaping import Static as Static
 from bsrs.shaping import shaped_reward as shaped_reward
@@ -24,12 +26,13 @@ if TYPE_CHECKING:
     from bsrs.learners import DQN as DQN
     from bsrs.learners import SAC as SAC
     from bsrs.learners import TD3 as TD3
+    from bsrs.learners import load as load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# Loaded when first asked for, so that `import bsrs` stays light: name -> the module it lives in.
+# Loaded at first use, so that `import bsrs` stays fast: name -> its module.
 _LAZY = {"register": "config.algorithms", "tabular": "tabular"}
-_LAZY |= dict.fromkeys(("DQN", "SAC", "TD3"), "learners")
+_LAZY |= dict.fromkeys(("DQN", "SAC", "TD3", "load"), "learners")
 _LAZY |= dict.fromkeys(("DQNConfig", "SACConfig", "TD3Config"), "config.agents")
 
 

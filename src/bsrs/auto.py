@@ -1,185 +1,75 @@
-"""eta that chooses itself in a deep agent: scales that watch how learning goes.
+"""`eta="auto"`: shape as long as values keep moving in the same direction.
 
-`eta="auto"` is the one that was chosen; docs/choosing-eta.md says how, and by which figures.
+V of the online network is recorded on fixed observations, once per period of the target network. Where two successive
+movements m1 and m2 point the same way, values have further to go.
+
+Let a period of the baseline shrink the distance that is left by a factor f: its values end at V = f V_target, with the
+distance from the solution in place of V. With a share b of the online network in the bootstrap they end where
+V = f ((1 - b) V_target + b V), and so m2 = f ((1 - b1) m1 + b2 m2) with the shares b1 and b2 of the two periods. Least
+squares over the observations gives f = <m1 m2> / <m1 ((1 - b1) m1 + b2 m2)>, the slope, and b moves towards it. Noise,
+whose movements turn back, gives <m1 m2> <= 0 and so b = 0.
+
+eta = b / (1 - b) has that share, and the reward is multiplied by 1 + eta, so that V keeps its scale while eta moves:
+Q = (1 + eta) (r + gamma V') - eta V has max Q = V* for every eta. At b = 0 all of it is the baseline.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from bsrs.errors import BadInput, unknown
-from bsrs.scales import Array, Memory, Returned, Seen, ShapeScale
+import numpy as np
 
-
-@dataclass(frozen=True)
-class Arrival(ShapeScale):
-    """Shapes while values travel: eta falls as their running mean settles, and rises when it moves again.
-
-    Travel is the difference of a fast and a slow running mean of (1+eta) V, in units of its spread over states.
-    """
-
-    depends_on_state = False
-    update_every = 10
-
-    most: float = 2.0
-    full: float = 0.5
-    """The travel at which eta is at its most."""
-
-    def init(self) -> Memory:
-        return {"eta": self.most, "fast": 0.0, "slow": 0.0}
-
-    def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return float(memory["eta"])
-
-    def update(self, memory: Memory, seen: Seen) -> Memory:
-        mean, spread = _unshaped(seen)
-        if not math.isfinite(mean + spread):
-            return {**memory, "eta": 0.0}
-        fast = memory["fast"] + (mean - memory["fast"]) / 20
-        slow = memory["slow"] + (mean - memory["slow"]) / 200
-        goal = self.most * min(abs(fast - slow) / max(spread, 1e-6) / self.full, 1.0)
-        return {"eta": memory["eta"] + (goal - memory["eta"]) / 20, "fast": fast, "slow": slow}
+from bsrs.scales import Array, Memory, ShapeScale
 
 
 @dataclass(frozen=True)
-class Sized(ShapeScale):
-    """1+eta is the running size of the unshaped values, so that the network's own stay of order one."""
+class Movement(ShapeScale):
+    """eta by the movement of values: between 0, the baseline, and 1, twice the speed."""
 
     depends_on_state = False
-    update_every = 10
-    mixes = True
+    probes = 256
 
-    most: float = 10.0
-
-    def init(self) -> Memory:
-        return {"size": 0.0}
-
-    def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return min(max(float(memory["size"]) - 1.0, 0.0), self.most)
-
-    def share(self, memory: Memory, step: int) -> float:
-        return 0.0  # the split potential
-
-    def update(self, memory: Memory, seen: Seen) -> Memory:
-        mean, spread = _unshaped(seen)
-        size = math.hypot(mean, spread)
-        return {"size": memory["size"] + (size - memory["size"]) / 100} if math.isfinite(size) else {"size": 0.0}
-
-
-@dataclass(frozen=True)
-class PairedTest(ShapeScale):
-    """eta is fixed; V(s') is the online network's as far as that predicts real returns better than the target network.
-
-    Over recent episodes, t of the mean of (G - Vt)^2 - (G - V)^2: its share is zero without evidence, and `most` from
-    t = `enough` on.
-    """
-
-    depends_on_state = False
-    reviews_returns = True
-    mixes = True
-
-    eta: float = 1.0
-    most: float = 1.5
-    enough: float = 2.0
-    pace: float = 0.2
-    unshaped: bool = False
-    """Whether G is compared with (1+eta) V."""
+    most: float = 0.5
+    """The largest b. Above 1/2 values diverge on some tasks."""
+    periods: float = 10.0
+    """Over how many periods the slope is averaged."""
+    pace: float = 0.5
+    """How far b moves towards its goal in one period."""
 
     def init(self) -> Memory:
-        return {"share": 0.0, "exploded": False}
+        return {"b": 0.0, "b before": 0.0, "product": 0.0, "square": 0.0, "value": [], "movement": []}
 
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return 0.0 if memory["exploded"] else self.eta
+        return float(memory["b"] / (1 - memory["b"]))
 
-    def share(self, memory: Memory, step: int) -> float:
-        return float(memory["share"])
+    def reward_factor(self, memory: Memory, step: int) -> float:
+        return 1 + self.at(memory, step)
 
-    def review(self, memory: Memory, returned: Returned) -> Memory:
-        if memory["exploded"] or explodes(returned):
-            return {"share": 0.0, "exploded": True}  # plain learning from here on
-        t = evidence(returned, 1 + self.eta if self.unshaped else 1.0)
-        goal = self.most * min(max(t / self.enough, 0.0), 1.0)
-        return {"share": memory["share"] + self.pace * (goal - memory["share"]), "exploded": False}
-
-
-@dataclass(frozen=True)
-class Evidence(ShapeScale):
-    """The same test for the whole of BSRS: eta follows the evidence, from zero to `most`."""
-
-    depends_on_state = False
-    reviews_returns = True
-
-    most: float = 2.0
-    enough: float = 2.0
-    pace: float = 0.1
-
-    def init(self) -> Memory:
-        return {"eta": 0.0}
-
-    def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return float(memory["eta"])
-
-    def review(self, memory: Memory, returned: Returned) -> Memory:
-        if explodes(returned):
+    def look(self, memory: Memory, value: Array) -> Memory:
+        if not np.isfinite(value).all():
             return self.init()
-        goal = self.most * min(max(evidence(returned, 1 + memory["eta"]) / self.enough, 0.0), 1.0)
-        return {"eta": memory["eta"] + self.pace * (goal - memory["eta"])}
+        if not memory["value"]:
+            return {**memory, "value": value.tolist()}
+        movement = value - np.array(memory["value"])
+        memory = {**memory, **self._sums(memory, movement), "value": value.tolist(), "movement": movement.tolist()}
+        goal, b = min(self.slope(memory), self.most), memory["b"]
+        return {**memory, "b": b + self.pace * (goal - b), "b before": b}
 
+    def _sums(self, memory: Memory, movement: Array) -> Memory:
+        """Return the running sums of m1 m2 and of m1 ((1 - b1) m1 + b2 m2)."""
+        if not memory["movement"]:
+            return {}
+        last, keep = np.array(memory["movement"]), 1 - 1 / self.periods
+        product, square = float(last @ movement), float(last @ last)
+        sums = {"product": product, "square": (1 - memory["b before"]) * square + memory["b"] * product}
+        return {name: keep * memory[name] + new for name, new in sums.items()}
 
-def auto(text: str) -> ShapeScale:
-    """The scale that `auto:NAME:FIELD=NUMBER,...` names; `auto` alone is the one that was chosen."""
-    name, _, rest = (text or DEFAULT).partition(":")
-    if name not in AUTO:
-        raise unknown("automatic eta", name, AUTO)
-    fields = {field.name for field in dataclasses.fields(AUTO[name])}
-    given: dict[str, float] = {}
-    for pair in filter(None, rest.split(",")):
-        key, _, number = pair.partition("=")
-        if key not in fields:
-            raise unknown(f"setting of auto:{name}", key, fields)
-        try:
-            given[key] = float(number)
-        except ValueError:
-            raise BadInput(f"eta 'auto:{text}' has {key} = {number!r}; expected a number") from None
-    scale: ShapeScale = AUTO[name](**given)
-    return scale
+    def slope(self, memory: Memory) -> float:
+        """Return f; 0 before there are two movements, and where they turn back."""
+        product, square = memory["product"], memory["square"]
+        return product / square if product > 0 and square > 0 and math.isfinite(product / square) else 0.0
 
+    def forget(self, memory: Memory) -> Memory:
+        return {**memory, "value": [], "movement": []}
 
-SLACK = 100.0
-
-
-def explodes(returned: Returned) -> bool:
-    """Whether values are not finite, or far beyond any return that was seen."""
-    import numpy as np
-
-    values = np.concatenate((returned.value, returned.target_value, returned.end_value))
-    limit = SLACK * max(1.0, float(np.abs(returned.reward).max(initial=0.0)))
-    return not bool((np.abs(values) <= limit).all())  # false for nan
-
-
-def evidence(returned: Returned, factor: float = 1.0) -> float:
-    """t over episodes of how much better the online network predicts the returns than the target network."""
-    import numpy as np
-
-    seen = returned.reward + returned.tail * factor * returned.end_value  # G
-    value, target_value = factor * returned.value, factor * returned.target_value
-    gain = (seen - target_value) ** 2 - (seen - value) ** 2
-    counts = np.bincount(returned.episode)
-    if len(counts) < 3:
-        return 0.0
-    each = np.bincount(returned.episode, gain) / counts
-    spread = each.std(ddof=1)
-    return float(each.mean() / spread * math.sqrt(len(each))) if spread > 0 else 0.0
-
-
-def _unshaped(seen: Seen) -> tuple[float, float]:
-    """Mean and standard deviation of (1+eta) V over the batch."""
-    scale = 1 + seen.eta
-    return scale * float(seen.value.mean()), abs(scale) * float(seen.value.std())
-
-
-AUTO: dict[str, type[Any]] = {"arrival": Arrival, "scale": Sized, "paired": PairedTest, "evidence": Evidence}
-DEFAULT = "paired"
+    def report(self, memory: Memory) -> dict[str, float]:
+        return {"slope": self.slope(memory)}

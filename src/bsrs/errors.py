@@ -26,16 +26,35 @@ def optional(module: str, what: str, extra: str) -> Any:
         raise MissingExtra(what, extra) from None
 
 
-class EnvFault(RuntimeError):
-    """An env broke its promises: it gave something that is not a number, or did not repeat itself."""
+class EnvFault(BadInput):
+    """An env broke its promises: it raised an error, or gave something that is not what its spaces say."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     """`BadInput` for a name that is not among the known ones, with the nearest of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(names[:12])}"
+    near = nearest(name, names, cutoff=0.5)
+    hint = f"did you mean {near}?" if near else f"expected one of {listed(by_closeness(name, names))}"
     return BadInput(f"unknown {kind} {name!r}: {hint}")
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float, most: int = 3) -> str:
+    """The known names that are most like `name`, the closest first, as a choice; empty if none is."""
+    names = list(known)
+    exact = [each for each in names if each.lower() == name.lower()]
+    near = list(dict.fromkeys([*exact, *difflib.get_close_matches(name, names, n=most, cutoff=cutoff)]))[:most]
+    return " or ".join(near)
+
+
+def by_closeness(name: str, known: Iterable[str]) -> list[str]:
+    """The known names, those most like `name` first."""
+    return sorted(known, key=lambda each: -difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio())
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names as a list, which ends in "..." where it is cut."""
+    names = list(names)
+    return ", ".join([*names[:most], "..."] if len(names) > most else names)
 
 
 def say(what: str) -> None:

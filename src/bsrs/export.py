@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,12 @@ from torch import Tensor, nn
 
 from bsrs.agents.agent import Agent, Array
 from bsrs.agents.dqn import DQNAgent
-from bsrs.agents.nature import PatchConv, StackedConv
-from bsrs.agents.networks import mlp
 from bsrs.agents.sac import SACAgent
 from bsrs.agents.td3 import TD3Agent
 from bsrs.envs import EnvSpec, make, require_continuous
 from bsrs.errors import BadInput, MissingExtra
 from bsrs.rng import stream
+from bsrs.writing import make_folder, write_whole
 
 Format = Literal["onnx", "torchscript"]
 SUFFIX = {"onnx": ".onnx", "torchscript": ".pt"}
@@ -43,26 +43,18 @@ class GreedyPolicy(nn.Module):
             raise BadInput(f"a {type(agent).__name__} cannot be exported; expected a run of dqn, td3 or sac")
         assert spec.observations is not None
         self._axes, self._shape = spec.observations.axes or (0,), spec.obs_shape
-        self._factor, self._first_action, self._n_actions = 1 / spec.obs_scale, spec.first_action, spec.n_actions or 0
-        self.network = copy.deepcopy(agent.online if isinstance(agent, DQNAgent) else agent.actor)
-        if not isinstance(self.network, StackedConv):
-            self._numbers = nn.Parameter(self.network.weights.numbers)
-        self.encoder = None if isinstance(agent, DQNAgent) else copy.deepcopy(agent.encoder.network)
+        self._factor, self._first_action = 1 / spec.obs_scale, spec.first_action
+        self.network = copy.deepcopy(agent.networks["policy"].each[0])
+        encoder = agent.networks.get("encoder")
+        self.encoder = None if encoder is None else copy.deepcopy(encoder.each[0])
         self._range = None if isinstance(agent, DQNAgent) else [torch.tensor(end) for end in require_continuous(spec)]
 
     def forward(self, obs: Tensor) -> Tensor:
         arranged = obs.permute(0, *(axis + 1 for axis in self._axes)).reshape(-1, *self._shape)
-        inputs = (arranged.to(torch.float32) * self._factor).unsqueeze(0)
-        if self.encoder is not None:
-            inputs = self.encoder(inputs)
-        if isinstance(self.network, StackedConv):
-            output: Tensor = self.network(inputs).squeeze(0)
-        else:
-            if isinstance(self.network, PatchConv):
-                inputs = self.network.patches(inputs)
-            output = mlp(inputs, self.network.weights.layers(self._numbers)).squeeze(0)
-        if self._range is None:  # the last outputs are Q, or the advantages of dueling heads
-            return output[:, -self._n_actions :].argmax(dim=-1) + self._first_action
+        inputs = arranged.to(torch.float32) * self._factor
+        output: Tensor = self.network(inputs if self.encoder is None else self.encoder(inputs))
+        if self._range is None:
+            return output.argmax(dim=-1) + self._first_action
         low, high = self._range
         return output[:, : len(low)].tanh() * ((high - low) / 2) + (high + low) / 2
 
@@ -73,10 +65,13 @@ def export_policy(agent: Agent, spec: EnvSpec, path: Path, format: Format) -> st
         raise BadInput(f"the format is {format!r}; expected onnx or torchscript")
     policy = GreedyPolicy(agent, spec).eval().requires_grad_(False).cpu()
     batches = list(_observations(agent, spec))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _quiet():
-        act = (_to_onnx if format == "onnx" else _to_torchscript)(policy, _own(spec, batches[0]), path)
-    return f"{path}: {_check(act, agent, spec, batches)}"
+    make_folder(path.parent)
+    with _quiet(), tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"policy{SUFFIX[format]}"
+        act = (_to_onnx if format == "onnx" else _to_torchscript)(policy, _own(spec, batches[0]), file)
+        checked = _check(act, agent, spec, batches)
+        write_whole(path, file.read_bytes())
+    return f"{path}: {checked}"
 
 
 def _to_onnx(policy: GreedyPolicy, example: Array, path: Path) -> Callable[[Array], Array]:
@@ -100,8 +95,8 @@ def _to_onnx(policy: GreedyPolicy, example: Array, path: Path) -> Callable[[Arra
 
 
 def _to_torchscript(policy: GreedyPolicy, example: Array, path: Path) -> Callable[[Array], Array]:
-    torch.jit.trace(policy, torch.from_numpy(example)).save(str(path))  # type: ignore[no-untyped-call]
-    loaded = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
+    torch.jit.trace(policy, torch.from_numpy(example)).save(str(path))
+    loaded = torch.jit.load(str(path))
     return lambda obs: np.asarray(loaded(torch.from_numpy(obs)))
 
 
@@ -117,7 +112,7 @@ def _observations(agent: Agent, spec: EnvSpec) -> Iterator[Array]:
     try:
         obs = envs.reset()
         for step in range(CHECKED // _COPIES):
-            yield obs
+            yield obs.copy()
             if step % 2 == 0:
                 action = agent.greedy(obs[None])[0]
             elif spec.n_actions is not None:
@@ -125,7 +120,7 @@ def _observations(agent: Agent, spec: EnvSpec) -> Iterator[Array]:
             else:
                 low, high = require_continuous(spec)
                 action = rng.uniform(low, high, (_COPIES, len(low))).astype(np.float32)
-            obs = envs.step(action).obs
+            envs.step(action)
     finally:
         envs.close()
 

@@ -1,6 +1,8 @@
 """A trained run at play: pictures of its greedy episodes, and a video of them."""
 
+import io
 import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from bsrs.errors import BadInput, optional
 from bsrs.rng import stream_seed
 from bsrs.run import make_agent
 from bsrs.store import read_model
+from bsrs.writing import write_whole
 
 Picture = NDArray[np.uint8]  # (height, width, 3)
 NO_SCREEN = ("agg", "pdf", "svg", "ps", "cairo", "template")
@@ -22,7 +25,7 @@ class Play:
     """Greedy episodes of the run in `folder`. `scores` holds those that have ended."""
 
     def __init__(self, folder: Path, *, seed: int = 0, trust: bool = False) -> None:
-        self._config, policy = read_model(folder, trust=trust)
+        self._config, policy = read_model(folder, trust=trust, policy_only=True)
         self._agent = make_agent([self._config])
         self._agent.load_policy(0, policy)
         self._seed = stream_seed(seed, "play")
@@ -35,9 +38,7 @@ class Play:
             obs = envs.reset()
             for _ in range(most_steps):
                 yield envs.render()
-                step = envs.step(self._agent.greedy(obs[None])[0])
-                obs = step.obs
-                self.scores += step.episode_return.tolist()
+                self.scores += [episode.score for episode in envs.step(self._agent.greedy(obs[None])[0])]
                 if len(self.scores) == episodes:
                     return
         finally:
@@ -53,7 +54,9 @@ def write_video(pictures: Iterator[Picture], path: Path, fps: int) -> int:
     from PIL import Image
 
     images = [Image.fromarray(picture) for picture in pictures]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=1000 // fps, loop=0)
+    video = io.BytesIO()
+    images[0].save(video, "GIF", save_all=True, append_images=images[1:], duration=1000 // fps, loop=0)
+    write_whole(path, video.getvalue())
     return len(images)
 
 
@@ -61,13 +64,16 @@ def _write_mp4(pictures: Iterator[Picture], path: Path, fps: int) -> int:
     imageio_ffmpeg = optional("imageio_ffmpeg", "an .mp4 video", "video")
     first = next(pictures)
     height, width, _ = first.shape
-    video = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, macro_block_size=1)
-    video.send(None)
     count = 0
-    for picture in itertools.chain([first], pictures):
-        video.send(np.ascontiguousarray(picture))
-        count += 1
-    video.close()
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "video.mp4"
+        video = imageio_ffmpeg.write_frames(str(file), (width, height), fps=fps, macro_block_size=1)
+        video.send(None)
+        for picture in itertools.chain([first], pictures):
+            video.send(np.ascontiguousarray(picture))
+            count += 1
+        video.close()
+        write_whole(path, file.read_bytes())
     return count
 
 

@@ -1,7 +1,7 @@
 """A race of etas: after every two seeds the worse half leaves, and the last one is tested against eta = 0 on new seeds.
 
 Etas leave by whole runs on few seeds, not early in a run: who is ahead early is often behind in the end. The seeds that
-judged the race are not run at eta = 0, so what `recommend` compares had no say in the choice.
+judged the race are not run at eta = 0, so `recommend` compares on held-out seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bsrs.config.settings import RunSettings
 from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
@@ -24,7 +25,7 @@ JUDGES = 2  # seeds of a round
 def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> Summary:
     """Train what the race comes to need of these. Kill it at any time and call it again: it continues."""
     total, ran = Summary(), set[TrainingConfig]()
-    while due := [config for config in entrants(configs, _scores(root, ran)) if config not in ran]:
+    while due := [config for config in entrants(configs, _scores(root, configs, ran)) if config not in ran]:
         etas, seeds = (dict.fromkeys(str(getattr(config, name)) for config in due) for name in ("eta", "seed"))
         print(f"race: eta {', '.join(etas)} on seeds {', '.join(seeds)}")
         summary = run_sweep(due, root, options)
@@ -36,8 +37,8 @@ def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOption
 
 def plan_race(configs: Sequence[TrainingConfig], root: Path) -> tuple[list[TrainingConfig], list[TrainingConfig]]:
     """The runs up to the end of the round that is due, and as many as the race can take in all: whoever wins, the same
-    number leaves, so those to come are told as if they scored alike."""
-    scores = _scores(root, set())
+    number leaves, so future rounds are estimated as if all scored alike."""
+    scores = _scores(root, configs, set())
     due = needed = entrants(configs, scores)
     while missing := [config for config in needed if config not in scores]:
         scores |= dict.fromkeys(missing, 0.0)
@@ -71,13 +72,14 @@ def _rounds(etas: Sequence[float | str], seeds: Sequence[int], own: Sequence[Tra
     least = JUDGES * rounds + FEWEST_SEEDS
     if len(seeds) < least:
         what = f"{JUDGES} for each of {rounds} rounds and {FEWEST_SEEDS} for the test"
-        raise BadInput(f"a race of {len(etas)} etas beside 0 has {len(seeds)} seeds; expected at least {least}: {what}")
+        raise BadInput(f"a race of {len(etas)} etas and 0 has {len(seeds)} seeds; expected at least {least}: {what}")
     return rounds
 
 
-def _scores(root: Path, ran: set[TrainingConfig]) -> dict[TrainingConfig, float]:
-    """Mean score over training of every run that has ended; what was tried and has none is last."""
-    found = dict.fromkeys(ran, -inf)
+def _scores(root: Path, configs: Sequence[TrainingConfig], ran: set[TrainingConfig]) -> dict[TrainingConfig, float]:
+    """Mean score over training of each of these that has finished; what was tried and has none is last."""
+    found, ours = dict.fromkeys(ran, -inf), {RunSettings.of(config): config for config in configs}
     for series in series_of(read_runs(root)[0]) if root.exists() else []:
-        found |= {run.config: float(score) for run, score in zip(series.runs, series.area, strict=True)}
+        each = zip(series.runs, series.area, strict=True)
+        found |= {ours[run.config]: float(score) for run, score in each if run.config in ours}
     return found

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,28 @@ from bsrs.agents.agent import Agent, State
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
+from bsrs.envs.checking import check_env
 from bsrs.envs.defaults import spec_of
 from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
-from bsrs.store.run import Run
+from bsrs.store.read import ENDED, read_result
+from bsrs.store.run import TRACEBACK, Run
 from bsrs.train import Loop, Outcome, Progress
+from bsrs.writing import Denied, Exhausted
 
 
-def make_agent(configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None) -> Agent:
-    """One agent with a member for each config; they may differ in the algorithm's `member_fields` only."""
+def make_agent(
+    configs: Sequence[TrainingConfig], device: str = "cpu", shaping: Shaping | None = None, *, use_kernels: bool = True
+) -> Agent:
+    """Make one agent with a member for each config; they may differ in the algorithm's `member_fields` only."""
     try:
         torch.ones(1, device=device).item()  # some devices, such as meta, hold no numbers
     except Exception as error:
         raise BadInput(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from None
     row = find_algorithm(configs[0].algorithm)
-    agent: Agent = row.make_agent(configs, spec_of(configs[0].env), device=device, shaping=shaping)
+    options = {"device": device, "shaping": shaping} | ({} if use_kernels else {"use_kernels": False})
+    agent: Agent = row.make_agent(configs, spec_of(configs[0].env), **options)
     return agent
 
 
@@ -42,50 +49,101 @@ def run(
     """Train the configs together as one population, each with its records in its own folder."""
     if options.threads:
         torch.set_num_threads(options.threads)
-    agent = make_agent(configs, options.device)  # first: what is wrong with the config is said before a folder is made
-    runs: list[Run] = []
-    try:
+    # First, so that a bad config or env is refused before a folder is made.
+    check_env(configs[0].env)
+    agent: Agent | None = make_agent(configs, options.device, use_kernels=options.kernels == "auto")
+    outcomes = _ended_before(folders) if options.resume and len(folders) > 1 else {}
+    with ExitStack() as opened:
+        runs = {}
         for config, folder in zip(configs, folders, strict=True):
-            runs.append(Run(folder, config, resume=options.resume, track=options.trackers, members=len(configs)))
-        while True:
-            try:
-                return _train(agent, runs, options, progress)
-            except Damaged as error:  # a checkpoint that cannot be used; without it nothing can be damaged
-                for one in [one for one in runs if one.folder == error.run] or runs:
-                    one.start_again(error)
-                agent = make_agent(configs, options.device)
-    finally:
-        for one in runs:
-            one.close()
+            if folder not in outcomes:
+                one = Run(folder, config, resume=options.resume, track=options.trackers, members=len(configs))
+                opened.callback(one.close)
+                runs[folder] = one
+        while left := [one for folder, one in runs.items() if folder not in outcomes]:
+            step, engine, group = _next_group(left)
+            use_kernels = options.kernels == "auto" if not engine else engine == "kernel"
+            if agent is None or len(group) < len(configs) or engine not in ("", engine_of(agent)):
+                agent = make_agent([one.config for one in group], options.device, use_kernels=use_kernels)
+            if (loop := _loop(agent, group, step, engine)) is not None:
+                found = _train(loop, group, options, progress)
+                outcomes |= {one.folder: outcome for one, outcome in zip(group, found, strict=True)}
+            agent = None
+        return [outcomes[folder] for folder in folders]
 
 
-def _train(agent: Agent, runs: Sequence[Run], options: RunOptions, progress: Progress | None) -> list[Outcome]:
+def _ended_before(folders: Sequence[Path]) -> dict[Path, Outcome]:
+    """The members of an interrupted population that had ended; nothing if all had."""
+    results = {folder: read_result(folder) for folder in folders}
+    ended = {folder: result for folder, result in results.items() if result and result["outcome"] in ENDED}
+    names = ("outcome", "step", "score", "reason")
+    found = {folder: Outcome(*(result[name] for name in names)) for folder, result in ended.items()}
+    return found if len(found) < len(folders) else {}
+
+
+def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
+    """The runs to train together next: at which step and with which engine they began, and which they are.
+
+    All of them, from the latest step of which each has a checkpoint; otherwise those that are as far as the first.
+    """
+    saved = [one.generations() for one in runs]
+    common = set.intersection(*(set(found) for found in saved))
+    step = max(common) if common else max(saved[0], default=0)
+    engine = saved[0][step].engine if step in saved[0] else ""
+    same = [step in found or (not found and not step) for found in saved]
+    engines = [found[step].engine if step in found else "" for found in saved]
+    return step, engine, [one for one, fits, its in zip(runs, same, engines, strict=True) if fits and its == engine]
+
+
+def _loop(agent: Agent, runs: Sequence[Run], step: int, engine: str) -> Loop | None:
+    """The loop at `step`. None if a checkpoint turned out to be damaged: it has been taken out of the way."""
+    if engine not in ("", engine_of(agent)):
+        raise BadInput(f"the run {runs[0].folder} was trained by {engine}, which is not available here")
     try:
         loop = Loop(agent, runs[0].config, [one.config.seed for one in runs], runs)
-        _resume(loop, [one.load() for one in runs])
-        outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
-        for member, (one, outcome) in enumerate(zip(runs, outcomes, strict=True)):
-            one.finish(outcome, agent.policy(member))
-        return outcomes
+        for p, one in enumerate(runs):
+            one.engine = engine_of(agent)
+            state = one.load(step)
+            if state is not None:
+                _continue(loop, p, one, state)
+        return loop
+    except Damaged:
+        return None
     except Exception as error:
-        for one in runs:
-            one.fail(error)
-        raise
+        raise _failed(runs, error) from error
 
 
-def _resume(loop: Loop, states: Sequence[State | None]) -> None:
-    saved = [state for state in states if state is not None]
-    steps = {state.info["step"] for state in saved} | ({0} if len(saved) < len(states) else set())
-    if len(steps) > 1:
-        raise BadInput(f"the members were stopped at different steps {sorted(steps)}: resume them one by one")
-    if not saved:
-        return
+def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
     try:
-        loop.load_state(saved)
-    except (EnvFault, MemoryError):
+        loop.load_state(p, state)
+    except (EnvFault, Denied, Exhausted, MemoryError, OSError):
         raise
     except Exception as error:
-        raise Damaged(f"the checkpoint cannot be used ({type(error).__name__}: {error})") from None
+        damaged = Damaged(f"the checkpoint cannot be used ({type(error).__name__}: {error})")
+        one.set_aside(None, damaged)
+        raise damaged from None
+
+
+def _train(loop: Loop, runs: Sequence[Run], options: RunOptions, progress: Progress | None) -> list[Outcome]:
+    try:
+        return loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
+    except Exception as error:
+        raise _failed(runs, error) from error
+
+
+def _failed(runs: Sequence[Run], error: Exception) -> Exception:
+    """Record why the runs failed; the sentence for the user."""
+    for one in runs:
+        one.fail(error)
+    if isinstance(error, (BadInput, MemoryError)):
+        return error
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return BadInput(f"training failed with {what}; the traceback is in {runs[0].folder / TRACEBACK}")
+
+
+def engine_of(agent: Agent) -> str:
+    """Name what computes the gradient steps: a compiled kernel, or PyTorch."""
+    return "pytorch" if getattr(agent, "kernel", None) is None else "kernel"
 
 
 @dataclass
@@ -100,5 +158,14 @@ class Records:
     def timing(self, line: dict[str, Any]) -> None:
         """Not kept."""
 
-    def save(self, state: State) -> None:
+    def prepare(self, state: State) -> None:
+        """Not kept."""
+
+    def commit(self) -> None:
+        """Not kept."""
+
+    def forget(self) -> None:
+        """Not kept."""
+
+    def finish(self, outcome: Outcome, policy: State) -> None:
         """Not kept."""

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bsrs.errors import BadInput, unknown
+from bsrs.naming import is_object_name, name_of, object_named
 
 # A Python float or an array of NumPy, PyTorch or JAX: only what these share is used.
 Array = Any
 
 Memory = dict[str, Any]
-"""What a scale that learns remembers: numbers, strings, lists and dicts of them, so that JSON can hold it."""
+"""What a scale that learns remembers: numbers, strings, and lists, NumPy arrays and dicts of them. JSON holds it in
+checkpoints, where arrays become lists."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +32,9 @@ class Seen:
     value: Array
     next_value: Array
     terminated: Array
-
-
-@dataclass(frozen=True)
-class Returned:
-    """States of one member's recent episodes: what was really returned from there, and what its networks predict.
-
-    An episode that has not terminated, or was cut, is seen up to some end: the value there counts by `tail`, which is
-    gamma to the power of the steps to it, and zero after a true end. All are NumPy arrays of shape (N,).
-    """
-
-    step: int
-    episode: Array
-    """To which episode each state belongs: 0, 1, ..."""
-    reward: Array
-    """The discounted sum of the rewards from the state to the end of what was seen."""
-    tail: Array
-    value: Array
-    """V of the online network."""
-    target_value: Array
-    """V of the target network."""
-    end_value: Array
-    """The mean of both networks' V at the end of what was seen."""
+    obs: Array = None
+    """(B, *obs)"""
+    next_obs: Array = None
 
 
 class ShapeScale:
@@ -63,8 +47,8 @@ class ShapeScale:
     depends_on_state: bool = True
     update_every: int = 0
     """Batches between two calls of `update`; 0 for a scale that does not learn from batches."""
-    reviews_returns: bool = False
-    """Whether `review` is called once per period of the target network."""
+    probes: int = 0
+    """How many observations `look` wants to see V of, once per period of the target network."""
     mixes: bool = False
     """Whether `share` says how much of V(s') is the online network's, in place of the setting `potential_network`."""
 
@@ -84,9 +68,24 @@ class ShapeScale:
         """What is remembered after a batch. The old memory is left as it is."""
         return memory
 
-    def review(self, memory: Memory, returned: Returned) -> Memory:
-        """What is remembered after a look at recent returns. The old memory is left as it is."""
+    def look(self, memory: Memory, value: Array) -> Memory:
+        """Return what is remembered after a look at V of the probe observations, (probes,), a NumPy array.
+
+        The observations stay the same from one look to the next; when they are replaced, `forget` is called first.
+        """
         return memory
+
+    def forget(self, memory: Memory) -> Memory:
+        """Return what is remembered once the probe observations are replaced."""
+        return memory
+
+    def report(self, memory: Memory) -> dict[str, float]:
+        """Return further numbers for the records."""
+        return {}
+
+    def reward_factor(self, memory: Memory, step: int) -> float:
+        """What the env's reward is multiplied by. With 1 + eta, V keeps its scale while eta moves."""
+        return 1.0
 
     def share(self, memory: Memory, step: int) -> float:
         """How much of the potential's V(s') is the online network's, the rest being the target network's.
@@ -105,6 +104,18 @@ class Custom(ShapeScale):
 
     def __call__(self, step: int, state: Array = None) -> Array:
         return self.of(step, state)
+
+
+@dataclass(frozen=True)
+class OfStep(ShapeScale):
+    """A schedule given as a plain function of the step."""
+
+    depends_on_state = False
+
+    of: Callable[[int], float]
+
+    def __call__(self, step: int, state: Array = None) -> float:
+        return self.of(step)
 
 
 @dataclass(frozen=True)
@@ -189,29 +200,88 @@ def _check_schedule(steps: int, *etas: float) -> None:
 _NAMED_SCALES: dict[str, type[Linear]] = {"linear": Linear, "cosine": Cosine}
 
 
-def as_scale(eta: ShapeScale | Callable[..., Array] | float | str | Array) -> ShapeScale:
-    """The shape-scale that `eta` names: a number, an array of them, a shape-scale, a function, or text.
+def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float | str | Array) -> ShapeScale:
+    """The shape-scale that `eta` names: a number, an array of them, a shape-scale or its class, a function, or text.
 
-    Text is a number (`2`), `auto` (see `bsrs.auto`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`, or
-    `piecewise:STEP=ETA,STEP=ETA,...`: the form that configs and command lines use.
+    Text is a number (`2`), `auto` (see `bsrs.auto`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`,
+    `piecewise:STEP=ETA,STEP=ETA,...`, or MODULE:NAME for your own: the form that configs and command lines use.
+    A function takes (step, state), or one of them by that name.
     """
+    if is_own_scale(eta):
+        return as_scale(object_named(str(eta), "eta"))
     if isinstance(eta, str):
         return _parse_scale(eta)
     if isinstance(eta, (int, float)):
         if not math.isfinite(eta):
             raise BadInput(f"eta is {eta}; expected a finite number")
         return Constant(float(eta))
+    if isinstance(eta, type):
+        if not issubclass(eta, ShapeScale):
+            raise BadInput(f"eta is the class {eta.__qualname__}; expected a subclass of ShapeScale")
+        return eta()
     if isinstance(eta, ShapeScale):
         return eta
-    return Custom(eta) if callable(eta) else Constant(eta)
+    return _from_function(eta) if callable(eta) else Constant(eta)
+
+
+def check_eta(eta: float | str) -> None:
+    """BadInput unless it can be an eta. Names of your own objects are looked up when they are needed."""
+    if not is_own_scale(eta):
+        as_scale(eta)
+
+
+def is_own_scale(eta: object) -> bool:
+    """Whether eta is text that names an object of the user's own."""
+    return is_object_name(eta) and str(eta).partition(":")[0] not in ("auto", "piecewise", *_NAMED_SCALES)
+
+
+def scale_setting(eta: Any) -> float | str:
+    """Return eta as a config holds it: a number or text. Your own objects are named by import path and arguments."""
+    if isinstance(eta, str):
+        return eta
+    if isinstance(eta, (int, float)):
+        return float(eta)
+    if type(eta) is Constant and isinstance(eta.eta, (int, float)):
+        return float(eta.eta)
+    for kind, cls in _NAMED_SCALES.items():
+        if type(eta) is cls:
+            return f"{kind}:{eta.start!r}:{eta.end!r}:{eta.steps}"
+    if type(eta) is Piecewise:
+        return "piecewise:" + ",".join(f"{step}={value!r}" for step, value in eta.points)
+    as_scale(eta)  # what is wrong with it is said now
+    return name_of(eta)
+
+
+STATE = ("state", "states", "s", "obs", "observation", "observations")
+STEP = ("step", "steps", "t")
+
+
+def _from_function(function: Callable[..., Array]) -> ShapeScale:
+    """The scale that a function of the step, of the state, or of both gives."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return Custom(function)
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p.name for p in parameters if p.name in names and p.default is p.empty]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if takes_any or len(required) == 2 or (len(names) > 1 and names[1] in STATE and len(required) < 2):
+        return Custom(function)
+    if len(required) <= 1 and names[:1] and names[0] in STATE:
+        return PerState(function)
+    if len(required) <= 1 and names[:1] and names[0] in STEP:
+        return OfStep(function)
+    raise BadInput(f"the function given as eta takes ({', '.join(names)}); expected (step, state), (step) or (state)")
 
 
 def _parse_scale(text: str) -> ShapeScale:
     kind, _, rest = text.partition(":")
     if kind == "auto":
-        from bsrs.auto import auto  # here, because it is made of scales
+        from bsrs.auto import Movement  # here, because it is a scale itself
 
-        return auto(rest)
+        if rest:
+            raise BadInput(f"eta {text!r} cannot be read; auto has no settings")
+        return Movement()
     try:
         if not rest:
             return as_scale(float(kind))
@@ -225,8 +295,8 @@ def _parse_scale(text: str) -> ShapeScale:
         raise
     except ValueError:
         raise BadInput(
-            f"eta {text!r} cannot be read; expected a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS"
-            " or piecewise:STEP=ETA,STEP=ETA"
+            f"eta {text!r} cannot be read; expected a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS,"
+            " piecewise:STEP=ETA,STEP=ETA or MODULE:NAME for your own"
         ) from None
     raise unknown("shape-scale", kind, ["auto", *_NAMED_SCALES, "piecewise"])
 

@@ -20,13 +20,18 @@ and sampled learning on tables.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from bsrs.errors import BadInput
+from bsrs.potentials import BOOTSTRAPPED as BOOTSTRAPPED
+from bsrs.potentials import Bootstrapped as Bootstrapped
+from bsrs.potentials import Potential as Potential
+from bsrs.potentials import RandomDynamic as RandomDynamic
+from bsrs.potentials import Static as Static
+from bsrs.potentials import as_potential as as_potential
 from bsrs.scales import Array as Array
 from bsrs.scales import Constant as Constant
 from bsrs.scales import Cosine as Cosine
@@ -35,11 +40,10 @@ from bsrs.scales import Linear as Linear
 from bsrs.scales import Memory as Memory
 from bsrs.scales import PerState as PerState
 from bsrs.scales import Piecewise as Piecewise
-from bsrs.scales import Returned as Returned
 from bsrs.scales import Seen as Seen
 from bsrs.scales import ShapeScale as ShapeScale
 from bsrs.scales import as_scale as as_scale
-from bsrs.scales import like_array, look_up
+from bsrs.scales import like_array
 
 
 def shaped_reward(
@@ -78,68 +82,6 @@ def _check_same_shape(**arrays: Array) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Potentials: what takes the place of V.
-
-
-class Potential(Protocol):
-    """The potential of each state in a batch, before it is scaled by eta.
-
-    `value` is the agent's current estimate for the same states, `step` the training step.
-    """
-
-    def __call__(self, state: Array, value: Array, step: int) -> Array: ...
-
-
-@dataclass(frozen=True)
-class Bootstrapped:
-    """The agent's own current value estimate: BSRS."""
-
-    def __call__(self, state: Array, value: Array, step: int) -> Array:
-        return value
-
-
-@dataclass(frozen=True)
-class Static:
-    """A fixed potential, Ng et al.'s PBRS: a function of the state, or a vector indexed by it."""
-
-    of: Callable[[Array], Array] | Sequence[float] | Array
-
-    def __call__(self, state: Array, value: Array, step: int) -> Array:
-        return self.of(state) if callable(self.of) else look_up(self.of, state, value)
-
-
-@dataclass(frozen=True)
-class RandomDynamic:
-    """Noise that is redrawn every `period` steps (Devlin and Kudenko, 2012): the control for "any potential".
-
-    With `n_states` the potential is a table of uniform numbers in [-scale, scale]; without, it is a random
-    direction in observation space, squashed to the same range.
-    """
-
-    seed: int
-    period: int = 1
-    scale: float = 1.0
-    n_states: int | None = None
-
-    def __call__(self, state: Array, value: Array, step: int) -> Array:
-        epoch = step // self.period
-        if self.n_states is not None:
-            return look_up(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), state, value)
-        features = (state * (0 * value.reshape(-1)[:1] + 1)).reshape(*value.shape, -1)  # in value's kind and float type
-        direction = _noise(self.seed, epoch, features.shape[-1], "normal") / math.sqrt(features.shape[-1])
-        projected = features @ like_array(direction, value)
-        return self.scale * projected / (1 + abs(projected))
-
-
-@functools.lru_cache(maxsize=4)
-def _noise(seed: int, epoch: int, size: int, kind: str) -> Array:
-    from bsrs.rng import stream  # here, because it brings NumPy
-
-    draw = stream(seed, "random potential", epoch)
-    return draw.uniform(-1.0, 1.0, size) if kind == "uniform" else draw.standard_normal(size)
-
-
-# --------------------------------------------------------------------------------------------------------------
 # At work.
 
 
@@ -148,7 +90,7 @@ class Shaping:
     """A potential and its scale: `phi(s) = eta * potential(s)`."""
 
     eta: ShapeScale | Callable[..., Array] | float | str | Array
-    potential: Potential = field(default_factory=Bootstrapped)
+    potential: Potential | Callable[..., Array] | str = field(default_factory=Bootstrapped)
 
     def phi(self, state: Array, value: Array, step: int = 0) -> Array:
         """The scaled potential itself. V + phi estimates the value in the unshaped problem."""
@@ -165,24 +107,38 @@ class Shaper:
     With one member, arrays are (B,) or of whatever shape the caller has; with P members, their first axis is P.
     """
 
-    def __init__(self, shapings: Sequence[Shaping]) -> None:
-        self._scales = [as_scale(shaping.eta) for shaping in shapings]
-        self._potentials = [shaping.potential for shaping in shapings]
-        first = self._potentials[0]
+    def __init__(self, shapings: Sequence[Shaping], *, split: bool = False, members: bool = False) -> None:
+        """`split` takes V(s') from the target network, for every scale that does not mix the two networks itself.
+
+        With `members` the arrays' first axis is the members' also where there is one: scales and potentials of your own
+        are asked for each member by itself, with arrays (B, ...).
+        """
+        self._by_member = members or len(shapings) > 1
+        made = {id(shaping): (as_scale(shaping.eta), as_potential(shaping.potential)) for shaping in shapings}
+        self._scales = [made[id(shaping)][0] for shaping in shapings]
+        self._potentials = [made[id(shaping)][1] for shaping in shapings]
         self._bootstraps = all(type(p) is Bootstrapped for p in self._potentials)
-        self._one_potential = self._bootstraps or all(p is first for p in self._potentials)
         self._memories = [scale.init() for scale in self._scales]
         self._batches = [0] * len(self._scales)
-        self.learns = any(scale.update_every or scale.reviews_returns for scale in self._scales)
-        """Whether any member's scale learns."""
-        self.mixes = [scale.mixes for scale in self._scales]
-        """Which members' scales say how much of V(s') is the online network's."""
-        self.reviews_returns = [scale.reviews_returns for scale in self._scales]
-        """Which members' scales want to see recent returns."""
+        self.learns = any(scale.update_every for scale in self._scales)
+        """Whether any member's scale learns from batches."""
+        self.probes = [scale.probes for scale in self._scales]
+        """How many observations each member's scale wants to see V of."""
+        self.has_memory = self.learns or any(self.probes)
+        """Whether any member's scale changes with what it is shown."""
+        self._unmixed = 0.0 if split else 1.0
+        self.mixes = any(scale.mixes for scale in self._scales)
+        """Whether any member's scale mixes the online and the target network's V(s') itself."""
+        self.scales_reward = any(type(s).reward_factor is not ShapeScale.reward_factor for s in self._scales)
+        """Whether any member's scale multiplies the env's reward."""
+        self.needs_online_value = self.mixes or not split
+        """Whether anything depends on the online network's V(s')."""
         self.needs_value = self.learns or any(not isinstance(p, (Static, RandomDynamic)) for p in self._potentials)
         """Whether anything depends on the agent's estimate, or its networks can be left alone."""
+        self.is_plain = self._bootstraps and not self.learns and not any(s.depends_on_state for s in self._scales)
+        """Whether shaping is V times one number per member: nothing of the user's sees batches or states."""
         self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
-        self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.learns
+        self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.has_memory
         constant = all(type(scale) is Constant for scale in self._scales)
         self._constants = [scale(0) for scale in self._scales] if constant else None
         self._stacked: dict[str, tuple[list[Array], Array]] = {}  # members' numbers, and the array made of them last
@@ -190,9 +146,9 @@ class Shaper:
 
     def is_active(self, step: int) -> bool:
         """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
-        if self.depends_on_state or self.learns:
+        if self.depends_on_state or self.has_memory:
             return True
-        etas = self._constants or self._etas(step)
+        etas = self._constants or self.etas(step)
         return any(bool(eta) if isinstance(eta, (int, float)) else (eta != 0).any() for eta in etas)
 
     def __call__(
@@ -203,11 +159,20 @@ class Shaper:
         *,
         gamma: Array,
         terminated: Array | None = None,
+        bootstrap: Array | None = None,
         state: Array = None,
         next_state: Array = None,
         step: int = 0,
     ) -> Array:
-        """The shaped reward of a batch of transitions. The states are needed only by what depends on them."""
+        """Return the shaped reward of a batch of transitions.
+
+        `bootstrap` is the target network's V(s'), for agents that have one: scales that mix take it together with
+        `next_value`, the online network's. The states are needed only by what depends on them.
+        """
+        if bootstrap is not None and (self.mixes or not self.needs_online_value):
+            next_value = self.mix(bootstrap, next_value, step)
+        if self.scales_reward:
+            reward = reward * self._per_member("reward", self.reward_factors(step), value)
         eta = self.eta(step, state, value)
         next_eta = self.eta(step, next_state, value) if self.depends_on_state else None
         self._last = eta if self.depends_on_state else None
@@ -221,81 +186,125 @@ class Shaper:
 
     def potential(self, state: Array, value: Array, step: int) -> Array:
         """The members' potentials, before they are scaled."""
-        if self._one_potential:
+        if self._bootstraps:
+            return value
+        if not self._by_member:
             return self._potentials[0](state, value, step)
         return _stack([p(s, v, step) for p, s, v in zip(self._potentials, state, value, strict=True)])
 
     def eta(self, step: int, state: Array, like: Array) -> Array:
         """The members' etas, in a form that broadcasts against `like`, an array with one number per transition."""
-        if len(self._scales) == 1 or self._alike:
-            if self._constants is not None:
-                return self._constants[0]
-            return self._scales[0].at(self._memories[0], step, state)
-        if self.depends_on_state:
+        if self.depends_on_state and self._by_member:
             each = zip(self._scales, self._memories, state, like, strict=True)
-            return _stack([scale.at(memory, step, s) + 0 * v for scale, memory, s, v in each])
-        return self._per_member("eta", self._etas(step), like)
+            return _stack([_per_transition(scale.at(m, step, s), v) + 0 * v for scale, m, s, v in each])
+        if len(self._scales) > 1 and not self._alike:
+            return self._per_member("eta", self.etas(step), like)
+        if self._constants is not None:
+            return self._constants[0]
+        eta = self._scales[0].at(self._memories[0], step, state)
+        return _per_transition(eta, like) if self.depends_on_state else eta
 
-    def share(self, step: int, like: Array) -> Array:
-        """How much of V(s') is the online network's, where a scale mixes; in a form that broadcasts."""
-        shares = [share or 0.0 for share in self.shares(step)]
-        return shares[0] if len(shares) == 1 else self._per_member("share", shares, like)
+    def mix(self, bootstrap: Array, online: Array, step: int) -> Array:
+        """V(s') of the potential: the online network's, the target network's `bootstrap`, or a mixture of them."""
+        shares = self.shares(step)
+        if len(set(shares)) == 1 and shares[0] in (0.0, 1.0):
+            return online if shares[0] else bootstrap
+        share = shares[0] if len(shares) == 1 else self._per_member("share", shares, online)
+        return share * online + (1 - share) * bootstrap
 
-    def shares(self, step: int) -> list[float | None]:
-        """The same as numbers, for the records; None for members whose scale does not mix."""
+    def shares(self, step: int) -> list[float]:
+        """How much of V(s') is the online network's, for each member."""
         each = zip(self._scales, self._memories, strict=True)
-        return [scale.share(memory, step) if scale.mixes else None for scale, memory in each]
+        return [scale.share(memory, step) if scale.mixes else self._unmixed for scale, memory in each]
+
+    def reward_factors(self, step: int) -> list[float]:
+        """What each member's rewards are multiplied by."""
+        return [scale.reward_factor(memory, step) for scale, memory in zip(self._scales, self._memories, strict=True)]
 
     def _per_member(self, name: str, numbers: list[Array], like: Array) -> Array:
-        """One number for each member, to broadcast against `like`; made anew where one has changed."""
+        """One number for each member, to broadcast against `like`; made again where one has changed."""
         last, array = self._stacked.get(name, ([], None))
         if numbers != last or type(array) is not type(like):
             array = like_array(numbers, like).reshape(-1, *[1] * (like.ndim - 1))
             self._stacked[name] = numbers, array
         return array
 
-    def _etas(self, step: int) -> list[Array]:
+    def etas(self, step: int) -> list[Array]:
+        """Each member's eta, where it does not depend on the state."""
         if self._constants is not None:
             return self._constants
         return [scale.at(memory, step, None) for scale, memory in zip(self._scales, self._memories, strict=True)]
 
-    def in_force(self, step: int) -> list[float]:
-        """Each member's eta at `step`, for the records; its mean over the last batch where it depends on the state."""
+    def in_force(self, step: int) -> list[dict[str, float]]:
+        """Each member's eta at `step` and what else its scale reports, for the records."""
+        each = zip(self._scales, self._memories, self._mean_etas(step), strict=True)
+        return [{"eta": eta, **scale.report(memory)} for scale, memory, eta in each]
+
+    def _mean_etas(self, step: int) -> list[float]:
+        """Where eta depends on the state, its mean over the last batch."""
         if not self.depends_on_state:
-            return [float(eta) for eta in self._etas(step)]
+            return [float(eta) for eta in self.etas(step)]
         if self._last is None:
             return [math.nan] * len(self._scales)
-        each = self._last if len(self._scales) > 1 and not self._alike else [self._last] * len(self._scales)
+        each = self._last if self._by_member else [self._last]
         return [float(eta.mean()) if hasattr(eta, "mean") else float(eta) for eta in each]
 
     def update(
-        self, reward: Array, value: Array, next_value: Array, *, terminated: Array, step: int, members: bool = True
+        self,
+        reward: Array,
+        value: Array,
+        next_value: Array,
+        *,
+        terminated: Array,
+        step: int,
+        obs: Array = None,
+        next_obs: Array = None,
+        members: bool = True,
     ) -> None:
         """Show a batch to the scales that learn. `members` says whether the arrays' first axis is the members'."""
-        if not any(scale.update_every for scale in self._scales):
-            return
-        arrays = (reward, value, next_value, terminated)
+        arrays = (reward, value, next_value, terminated, obs, next_obs)
         for member, scale in enumerate(self._scales):
             if not scale.update_every:
                 continue
             self._batches[member] += 1
             if self._batches[member] % scale.update_every == 0:
                 memory = self._memories[member]
-                one = [array[member] for array in arrays] if members else arrays
-                eta = float(scale.at(memory, step, None))
-                self._memories[member] = scale.update(memory, Seen(step, eta, *one))
+                one = [array[member] if members and array is not None else array for array in arrays]
+                eta = scale.at(memory, step, one[4] if scale.depends_on_state else None)
+                seen = Seen(step, float(eta.mean() if hasattr(eta, "mean") else eta), *one)
+                self._memories[member] = scale.update(memory, seen)
 
-    def review(self, returned: Returned, member: int = 0) -> None:
-        """Show recent returns to a member's scale."""
-        self._memories[member] = self._scales[member].review(self._memories[member], returned)
+    def look(self, value: Array, member: int = 0) -> None:
+        """Show V of the probe observations to a member's scale."""
+        self._memories[member] = self._scales[member].look(self._memories[member], value)
+
+    def forget(self, member: int = 0) -> None:
+        """Tell a member's scale that its probe observations are replaced."""
+        self._memories[member] = self._scales[member].forget(self._memories[member])
 
     def state(self, member: int = 0) -> dict[str, Any]:
         """What a member's scale remembers, for a checkpoint: JSON can hold it."""
-        return {"memory": self._memories[member], "batches": self._batches[member]}
+        return {"memory": _as_plain(self._memories[member]), "batches": self._batches[member]}
 
     def load_state(self, state: dict[str, Any], member: int = 0) -> None:
         """Continue from where `state` was taken."""
         self._memories[member], self._batches[member] = dict(state["memory"]), int(state["batches"])
+
+
+def _per_transition(eta: Array, like: Array) -> Array:
+    """What a scale returned for a batch of states, as one number per transition; BadInput if it is none."""
+    shape = getattr(eta, "shape", ())
+    if shape and tuple(shape) != tuple(like.shape):  # (B, 1) against (B,) would broadcast to (B, B) without a word
+        found, expected = tuple(shape), tuple(like.shape)
+        raise BadInput(f"eta(s) came out with shape {found}; expected one number per state, shape {expected}")
+    return eta if type(eta) is type(like) or not shape else like_array(eta, like)
+
+
+def _as_plain(memory: Any) -> Any:
+    """Return what a scale remembers with lists in place of arrays."""
+    if isinstance(memory, dict):
+        return {name: _as_plain(part) for name, part in memory.items()}
+    return memory.tolist() if hasattr(memory, "tolist") else memory
 
 
 def _stack(arrays: Sequence[Array]) -> Array:

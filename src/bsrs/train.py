@@ -10,14 +10,15 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from bsrs.agents.agent import Agent, Array, State, Transition, times_due
-from bsrs.agents.population import padded, stacked
 from bsrs.config.training import TrainingConfig
-from bsrs.envs import Envs, make
+from bsrs.envs import Buffers, Envs, Episode, make
+from bsrs.errors import say
 from bsrs.rng import stream_seed
 
 NOT_FINITE = "its policy gives actions that are not finite"
@@ -32,8 +33,17 @@ class Recorder(Protocol):
     def timing(self, line: dict[str, Any]) -> None:
         """How long things took: never the same twice, so kept apart."""
 
-    def save(self, state: State) -> None:
-        """Replace the checkpoint."""
+    def prepare(self, state: State) -> None:
+        """Write a checkpoint aside."""
+
+    def commit(self) -> None:
+        """Put the prepared checkpoint in place, next to the last one."""
+
+    def forget(self) -> None:
+        """Remove the checkpoint before the last one."""
+
+    def finish(self, outcome: "Outcome", policy: State) -> None:
+        """The run has ended, with this trained policy."""
 
 
 class Progress(Protocol):
@@ -61,8 +71,8 @@ class Member:
     seed: int
     envs: Envs
     recorder: Recorder
-    episodes: list[tuple[float, int]]
-    """Return and length of the episodes that ended since the last record."""
+    episodes: list[Episode]
+    """Those that ended since the last record."""
     score: float | None = None
     outcome: Outcome | None = None
     warned: bool = False
@@ -80,7 +90,12 @@ class Loop:
             for seed, recorder in zip(seeds, recorders, strict=True)
         ]
         self.step = 0
-        self.obs: Array | None = None  # (P, n, *obs)
+        self.started = False
+        # One block for all members, so that a step of all envs is stored at once.
+        self.buffers = Buffers.empty(self.members[0].envs.spec, len(self.members), config.n_envs)
+        for p, member in enumerate(self.members):
+            member.envs.write_into(self.buffers.of(p))
+        self._obs = np.empty_like(self.buffers.obs)  # (P, n, *obs)
 
     def run(
         self, *, checkpoint_every: int = 0, progress: Progress | None = None, updates_from: int = 0
@@ -96,9 +111,7 @@ class Loop:
                 if self._due(self.config.eval_every):
                     self._evaluate()
                 if self._due(checkpoint_every):
-                    for p, member in enumerate(self.members):
-                        if member.outcome is None:
-                            member.recorder.save(self.state(p))
+                    self._save()
             outcomes = self._finish()
             if progress:
                 progress(self.step, watch.rate or watch.read(self.step), self.members[0].score, {})
@@ -108,40 +121,33 @@ class Loop:
                 member.envs.close()
 
     def start(self) -> None:
-        """Begin the first episodes, unless `load_state` has gone on with others."""
-        if self.obs is None:
-            self.obs = stacked([member.envs.reset() for member in self.members])
+        """Begin the first episodes, unless `load_state` has resumed others."""
+        if not self.started:
+            self.started = True
+            for member in self.members:
+                member.envs.reset()
 
     def advance(self, *, learn: bool = True) -> None:
-        """One step of every env, and what the agent learns from it."""
-        assert self.obs is not None
-        action = self.agent.act(self.obs, self.step)
+        """Step every env once, and let the agent learn from it."""
+        obs, next_obs, reward, terminated, truncated = self.buffers
+        self._obs[...] = obs  # what is acted on: stepping the envs overwrites `obs`
+        action = self.agent.act(self._obs, self.step)
         if action.dtype.kind == "f" and not math.isfinite(action.sum()):
             action = self._usable(action)
-        steps = [member.envs.step(action[p]) for p, member in enumerate(self.members)]
-        transition = Transition(
-            self.obs,
-            action,
-            stacked([step.reward for step in steps]),
-            stacked([step.final_obs for step in steps]),
-            stacked([step.terminated for step in steps]),
-            stacked([step.truncated for step in steps]),
-        )
-        self.obs = stacked([step.obs for step in steps])
+        for p, member in enumerate(self.members):
+            if ended := member.envs.step(action[p]):
+                member.episodes += ended
         self.step += self.config.n_envs
-        self.agent.observe(transition)
+        self.agent.observe(Transition(self._obs, action, reward, next_obs, terminated, truncated))
         if learn:
             self.agent.update(self.step)
-        for member, step in zip(self.members, steps, strict=True):
-            if len(step.episode_env):
-                member.episodes += zip(step.episode_return.tolist(), step.episode_length.tolist(), strict=True)
 
     def _usable(self, action: Array) -> Array:
-        """The actions, zero where they are not finite: those members have diverged, which is no fault of the env."""
+        """Return the actions with zeros for those that are not finite: their members have diverged."""
         finite = np.isfinite(action)
-        for p, member in enumerate(self.members):
-            if member.outcome is None and not finite[p].all():
-                member.outcome = Outcome("diverged", self.step, member.score, NOT_FINITE)
+        for p in range(len(self.members)):
+            if not finite[p].all():
+                self._diverged(p, NOT_FINITE)
         return np.where(finite, action, 0.0).astype(action.dtype)
 
     def _training(self) -> list[Member]:
@@ -153,7 +159,7 @@ class Loop:
     def _record(self, steps_per_s: float, progress: Progress | None) -> None:
         """A line of training records for each member; one whose values exploded gets its last."""
         learnt = self.agent.metrics()
-        for member, means, finding in zip(self.members, learnt, self.agent.findings(), strict=True):
+        for p, (member, means, finding) in enumerate(zip(self.members, learnt, self.agent.findings(), strict=True)):
             if member.outcome is not None:
                 continue
             line: dict[str, Any] = {"kind": "train", "step": self.step, **_episode_means(member.episodes), **means}
@@ -161,7 +167,7 @@ class Loop:
             member.recorder.append(line)
             member.recorder.timing({"step": self.step, "steps_per_s": steps_per_s})
             if finding and finding.fatal:
-                member.outcome = Outcome("diverged", self.step, member.score, finding.what)
+                self._diverged(p, finding.what)
             elif finding and not member.warned:
                 member.warned = True
                 where = f"{self.config.env}, seed {member.seed}, step {self.step:,}"
@@ -171,9 +177,9 @@ class Loop:
 
     def _evaluate(self) -> None:
         scores = evaluate(self.agent, self.config, [member.seed for member in self.members])
-        for member, member_scores in zip(self.members, scores, strict=True):
-            if member.outcome is None and not np.isfinite(member_scores).all():
-                member.outcome = Outcome("diverged", self.step, member.score, NOT_FINITE)
+        for p, (member, member_scores) in enumerate(zip(self.members, scores, strict=True)):
+            if not np.isfinite(member_scores).all():
+                self._diverged(p, NOT_FINITE)
             elif member.outcome is None:
                 member.score = float(np.mean(member_scores))
                 member.recorder.append(
@@ -183,15 +189,34 @@ class Loop:
     def _finish(self) -> list[Outcome]:
         if self._training() and not self._due(self.config.eval_every):
             self._evaluate()
-        return [
-            member.outcome or Outcome("finished", self.step, member.score, finding.what if finding else "")
-            for member, finding in zip(self.members, self.agent.findings(), strict=True)
-        ]
+        for p, (member, finding) in enumerate(zip(self.members, self.agent.findings(), strict=True)):
+            if member.outcome is None:
+                self._end(p, Outcome("finished", self.step, member.score, finding.what if finding else ""))
+        return [member.outcome for member in self.members if member.outcome]
+
+    def _diverged(self, p: int, reason: str) -> None:
+        if self.members[p].outcome is None:
+            self._end(p, Outcome("diverged", self.step, self.members[p].score, reason))
+
+    def _end(self, p: int, outcome: Outcome) -> None:
+        """End the run of one member, as if it had been alone."""
+        self.members[p].outcome = outcome
+        self.members[p].recorder.finish(outcome, self.agent.policy(p))
 
     # ---- checkpoints
 
+    def _save(self) -> None:
+        """Save everyone's checkpoint as one generation: nobody gives up the last one before all have the next."""
+        training = [(p, member.recorder) for p, member in enumerate(self.members) if member.outcome is None]
+        for p, recorder in training:
+            recorder.prepare(self.state(p))
+        for _, recorder in training:
+            recorder.commit()
+        for _, recorder in training:
+            recorder.forget()
+
     def state(self, p: int) -> State:
-        """Everything that member `p` needs to go on bit for bit."""
+        """Everything that member `p` needs to resume exactly."""
         member = self.members[p]
         arrays, info = member.envs.state()
         state = State(info={"step": self.step, "episodes": member.episodes, "score": member.score})
@@ -199,17 +224,14 @@ class Loop:
         state.add("envs", State(arrays=arrays, info=info))
         return state
 
-    def load_state(self, states: Sequence[State]) -> None:
-        """Go on from the members' states, all taken at the same step."""
-        self.step = states[0].info["step"]
-        obs = []
-        for p, (member, state) in enumerate(zip(self.members, states, strict=True)):
-            self.agent.load_state(p, state.part("agent"))
-            envs = state.part("envs")
-            obs.append(member.envs.load_state(envs.arrays, envs.info))
-            member.episodes = [(episode[0], episode[1]) for episode in state.info["episodes"]]
-            member.score = state.info["score"]
-        self.obs = stacked(obs)
+    def load_state(self, p: int, state: State) -> None:
+        """Continue member `p` from its state; all members must be at the same step."""
+        self.step, self.started, member = state.info["step"], True, self.members[p]
+        self.agent.load_state(p, state.part("agent"))
+        envs = state.part("envs")
+        member.envs.load_state(envs.arrays, envs.info)
+        member.episodes = [Episode(*episode) for episode in state.info["episodes"]]
+        member.score = state.info["score"]
 
 
 LONGEST_EPISODE = 27_000
@@ -225,13 +247,13 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
     """
     all_envs = [make(config.env, config.eval_episodes, stream_seed(seed, "eval"), training=False) for seed in seeds]
     try:
-        obs = [envs.reset() for envs in all_envs]
+        obs = [envs.reset().copy() for envs in all_envs]
         running = [list(range(config.eval_episodes)) for _ in seeds]
         broken: set[int] = set()
         for _ in range(LONGEST_EPISODE):
             if not any(running):
                 break
-            actions = agent.greedy(padded(obs))
+            actions = _greedy(agent, obs, 0 if all_envs[0].spec.is_large else config.eval_episodes)
             for p, envs in enumerate(all_envs):
                 if not np.isfinite(actions[p, : len(running[p])]).all():
                     broken.add(p)
@@ -240,13 +262,49 @@ def evaluate(agent: Agent, config: TrainingConfig, seeds: Sequence[int]) -> list
                     next_obs, over = envs.step_some(running[p], envs.unpacked(actions[p, : len(running[p])]))
                     obs[p] = next_obs[np.logical_not(over)] if any(over) else next_obs
                     running[p] = [env for env, ended in zip(running[p], over, strict=True) if not ended]
+        if endless := sum(map(len, running)):
+            _say_endless(config.env, endless, sum(envs.n for envs in all_envs))
         return [[math.nan] * envs.n if p in broken else envs.returns for p, envs in enumerate(all_envs)]
     finally:
         for envs in all_envs:
             envs.close()
 
 
-def _episode_means(episodes: Sequence[tuple[float, int]]) -> dict[str, float]:
+@cache  # once for each env and number of episodes
+def _say_endless(env: str, endless: int, episodes: int) -> None:
+    say(
+        f"{endless} of {episodes} evaluation episodes of {env} had no end after {LONGEST_EPISODE:,} steps and count as"
+        " they were then; gymnasium.wrappers.TimeLimit gives an env an end"
+    )
+
+
+def _greedy(agent: Agent, obs: Sequence[Array], rows: int) -> Array:
+    """Greedy actions for the members' observations (k, *obs), k differing between them: (P, most of k).
+
+    Matrix products round differently for different numbers of rows. So that a member acts as it would alone, this
+    number must not depend on the others: it is `rows` for everybody or, if that is 0, each member's own k.
+    """
+    if rows:
+        actions: Array = agent.greedy(padded(obs, rows))
+        return actions
+    found = {k: agent.greedy(padded(obs, k)) for k in {len(each) for each in obs} - {0}}
+    most = max(found)
+    out = np.zeros((len(obs), most, *found[most].shape[2:]), found[most].dtype)
+    for p, each in enumerate(obs):
+        if len(each):
+            out[p, : len(each)] = found[len(each)][p]
+    return out
+
+
+def padded(obs: Sequence[Array], rows: int) -> Array:
+    """Put the members' observations (k, *obs), k differing between them, into one array (P, rows, *obs)."""
+    together = np.zeros((len(obs), rows, *obs[0].shape[1:]), obs[0].dtype)
+    for row, each in zip(together, obs, strict=True):
+        row[: len(each)] = each[:rows]
+    return together
+
+
+def _episode_means(episodes: Sequence[Episode]) -> dict[str, float]:
     if not episodes:
         return {"episodes": 0}
     returns, lengths = np.array(episodes, dtype=float).T

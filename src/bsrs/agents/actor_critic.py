@@ -1,157 +1,181 @@
-"""What TD3 and SAC share, as functions and small parts: stacked critics, the range of actions, their potentials.
+"""What TD3 and SAC share: networks of actors and critics, the range of actions, and V at the policy's action.
 
-Inside an agent actions span -1 to 1, in its networks and in its replay; only `act` and `greedy` speak the env's
-units. The critics of all members are one stack: networks n*p ... n*p + n-1 are member p's.
+Inside an agent actions span -1 to 1, in its networks and in its replay; `act` and `greedy` return the env's units.
 """
 
-import copy
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.agents.agent import Array
-from bsrs.agents.comparators import Comparators, Ingredients
-from bsrs.agents.encoder import Encoder
-from bsrs.agents.members import MemberTargets, Values, polyak_tau
-from bsrs.agents.networks import StackedMLP
-from bsrs.agents.population import generators
-from bsrs.agents.replay import Batch
+from bsrs.agents.agent import Array, Batch, Transition
+from bsrs.agents.networks import Critics, Factory, MLPCritic, cnn, fits, mlp, own_factory, seeded
+from bsrs.agents.off_policy import OffPolicyAgent
 from bsrs.config.agents import ActorCriticConfig
 from bsrs.envs import EnvSpec, require_continuous
-from bsrs.shaping import Bootstrapped, Potential, RandomDynamic, Static
+
+Config = TypeVar("Config", bound=ActorCriticConfig)
+FEATURES = 64
+"""What an encoder makes of an image."""
 
 
-def q_values(critics: StackedMLP, obs: Tensor, action: Tensor) -> Tensor:
-    """All critics of every member: (P, B, O), (P, B, A) -> (P, n, B)."""
-    members, rows, _ = obs.shape
-    return critics(torch.cat((obs, action), dim=-1)).view(members, -1, rows)
+class ActorCriticAgent(OffPolicyAgent[Config]):
+    """Actors, critics and, for images, an encoder that the critics' loss trains (as DrQ-v2 has it)."""
 
+    streams = ("exploration", "batches", "noise")
+    outputs_per_action: ClassVar[int] = 1
+    """How many numbers the actor returns for each action."""
 
-def min_over_critics(q: Tensor) -> Tensor:
-    """The smallest of the critics: (P, n, B) -> (P, B)."""
-    return q.amin(dim=1)
+    def build(self, configs: Sequence[Config]) -> None:
+        config, shape = self.config, self.spec.obs_shape
+        self.actions = ActionRange(self.spec)
+        self.encoder = None
+        if self.spec.is_image and not (config.actor and config.critic):
+            name = "small" if fits(shape, "small") else "minatar"
+            encoder = functools.partial(cnn, shape, FEATURES, name)
+            self.encoder = self.add_network("encoder", [seeded(encoder, s, "init", "encoder") for s in self.seeds])
+            shape = (FEATURES,)
+        make_actor, make_critic = self._factories()
+        outputs, size = self.outputs_per_action * self.actions.size, self.actions.size
+        actors = [seeded(lambda: make_actor(shape, outputs), seed, "init", "actor") for seed in self.seeds]
+
+        def critics() -> Critics:
+            return Critics([make_critic(shape, size) for _ in range(config.n_critics)])
+
+        self.actor = self.add_network("policy", actors)
+        self.critics = self.add_network("critics", [seeded(critics, seed, "init", "critics") for seed in self.seeds])
+        self.target_critics = self.add_target("target_critics", of="critics")
+        self.actor_optimizer, self.critic_optimizer = self.optimizers["policy"], self.optimizers["critics"]
+
+    def _factories(self) -> tuple[Factory, Factory]:
+        """Return what makes an actor (observation shape, outputs) and a critic (observation shape, actions)."""
+        config = self.config
+        make = functools.partial(mlp, hidden=config.hidden, activation=config.activation, layer_norm=config.layer_norm)
+        actor: Factory = lambda shape, outputs: make(shape[0], outputs)  # noqa: E731
+        critic: Factory = lambda shape, actions: MLPCritic(make(shape[0] + actions, 1))  # noqa: E731
+        return (
+            own_factory(config.actor) if config.actor else actor,
+            own_factory(config.critic) if config.critic else critic,
+        )
+
+    @property
+    def period(self) -> int:
+        """Env steps in which the target networks cover most of the distance: 1 / tau updates."""
+        config = self.config
+        per_step = (config.gradient_steps if config.gradient_steps > 0 else config.train_freq) / config.train_freq
+        return max(1, round(1 / (max(config.tau, 1e-6) * per_step)))
+
+    # ---- acting
+
+    def act(self, obs: Array, step: int) -> Array:
+        """Act at random before learning starts, then with the policy's exploration."""
+        shape = (self.members, obs.shape[1], self.actions.size)
+        if step < self.config.learning_starts:
+            action = np.empty(shape, np.float32)
+            for rng, own in zip(self.rngs["exploration"], action, strict=True):
+                own[:] = rng.uniform(-1, 1, own.shape)
+            return self.actions.to_env(action)
+        return self.actions.to_env(self.explore(obs, self.noise("exploration", *shape[1:])))
+
+    def explore(self, obs: Array, noise: Array) -> Array:
+        """Choose actions with exploration, given standard normal noise: (P, n, *obs), (P, n, A) -> (P, n, A)."""
+        raise NotImplementedError
+
+    def mean_action(self, obs: Tensor) -> Tensor:
+        """The actors' actions without exploration: (P, B, *obs) -> (P, B, A)."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def greedy(self, obs: Array) -> Array:
+        if self.kernel is not None:
+            return self.actions.to_env(self.kernel.mean_action(obs))
+        return self.actions.to_env(self.mean_action(self.features(self.as_input(obs))).cpu().numpy())
+
+    def noise(self, name: str, *shape: int) -> Array:
+        """Draw standard normal noise from each member's stream: (P, *shape)."""
+        noise = np.empty((self.members, *shape), np.float32)
+        for rng, own in zip(self.rngs[name], noise, strict=True):
+            rng.standard_normal(out=own, dtype=np.float32)
+        return noise
+
+    def observe(self, transition: Transition) -> None:
+        super().observe(transition._replace(action=self.actions.from_env(transition.action)))
+
+    # ---- values
+
+    def features(self, obs: Tensor) -> Tensor:
+        """Return what actors and critics take: observations, or the encoder's features of images."""
+        return obs if self.encoder is None else self.encoder(obs)
+
+    def encoded(self, batch: Batch) -> Batch:
+        """Return the batch with features in place of images; gradients reach the encoder through `obs` only."""
+        if self.encoder is None:
+            return batch
+        with torch.no_grad():
+            next_obs = self.encoder(batch.next_obs)
+        return batch._replace(obs=self.encoder(batch.obs), next_obs=next_obs)
+
+    def step_critics(self, loss: Tensor) -> None:
+        """Take one gradient step of the critics, and of the encoder where there is one."""
+        optimizers = [self.critic_optimizer, *([] if self.encoder is None else [self.optimizers["encoder"]])]
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    def min_q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """The smallest of the critics: (P, B, O), (P, B, A) -> (P, B)."""
+        critics = self.target_critics if target else self.critics
+        q: Tensor = critics(obs, action).amin(dim=1)
+        return q
+
+    def first_q(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The first critic alone: (P, B, O), (P, B, A) -> (P, B)."""
+        each = zip(self.critics, obs, action, strict=True)
+        return torch.stack([critics.first(*own) for critics, *own in each])  # type: ignore[operator]
+
+    @torch.no_grad()
+    def q_values(self, obs: Array, action: Array) -> Array:
+        """Q of every critic at actions in the env's units: (P, n, *obs), (P, n, A) -> (P, critics, n)."""
+        inside = self.as_tensor(self.actions.from_env(action))
+        q: Array = self.critics(self.features(self.as_input(obs)), inside).cpu().numpy()
+        return q
+
+    @torch.no_grad()
+    def value(self, obs: Tensor) -> Tensor:
+        features = self.features(obs)
+        return self.min_q(features, self.mean_action(features))
+
+    def potential(
+        self, batch: Batch, action: Tensor, next_action: Tensor, q: Tensor, smoothed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """V(s) and V(s') as the potential takes them, (P, B) each.
+
+        With the potential `policy` at the policy's actions; with `replay` Q at the replayed action for s, where `q` of
+        the online critics (P, n, B) is already there, and at the target's `smoothed` action for s'.
+        """
+        target = self.config.potential_network == "target"
+        if self.config.potential == "replay":
+            here = self.min_q(batch.obs, batch.action, target=True) if target else q.amin(dim=1)
+            return here, self.min_q(batch.next_obs, smoothed, target=target)
+        return self.min_q(batch.obs, action, target=target), self.min_q(batch.next_obs, next_action, target=target)
 
 
 class ActionRange:
-    """The env's actions against the networks', which span -1 to 1."""
+    """The env's actions and the networks', which span -1 to 1."""
 
     def __init__(self, spec: EnvSpec) -> None:
         low, high = (np.array(bound, np.float32) for bound in require_continuous(spec))
         self._centre, self._reach = (high + low) / 2, (high - low) / 2
+        self._divisor = np.where(self._reach > 0, self._reach, np.float32(1))  # an action may have low == high
         self.size = len(low)
 
     def to_env(self, action: Array) -> Array:
         return action * self._reach + self._centre  # (P, n, A)
 
     def from_env(self, action: Array) -> Array:
-        return (action - self._centre) / self._reach
-
-
-class Networks:
-    """The members' encoders, actors and critics, each drawn from its member's streams, and the target critics."""
-
-    def __init__(
-        self,
-        configs: Sequence[ActorCriticConfig],
-        spec: EnvSpec,
-        *,
-        outputs_per_action: int,
-        device: torch.device,
-    ) -> None:
-        self.encoder = Encoder(configs, spec, device)
-        hidden, n_obs = configs[0].hidden, self.encoder.size
-        n_actions = spec.action_shape[0]
-        seeds = [config.seed for config in configs]
-        self.actor = StackedMLP(
-            (n_obs, *hidden, outputs_per_action * n_actions), generators(seeds, "init", "actor"), device=device
-        )
-        each = [g for g in generators(seeds, "init", "critics") for _ in range(configs[0].n_critics)]
-        self.critics = StackedMLP((n_obs + n_actions, *hidden, 1), each, device=device)
-        self.target_critics = copy.deepcopy(self.critics)
-
-
-class PolyakUpdate:
-    """Moves target networks towards the online ones, each member by its own share tau."""
-
-    def __init__(self, configs: Sequence[ActorCriticConfig], device: torch.device) -> None:
-        taus = [polyak_tau(config, config.tau) for config in configs]
-        self._taus = torch.tensor(taus, device=device).unsqueeze(1)  # (P, 1)
-        self._tau = taus[0] if len(set(taus)) == 1 else None
-
-    def __call__(self, target: StackedMLP, online: StackedMLP) -> None:
-        numbers = target.weights.numbers  # (P, N), or (P * n, N) of n critics
-        taus = self._taus.repeat_interleave(len(numbers) // len(self._taus), dim=0) if self._tau is None else self._tau
-        numbers.lerp_(online.weights.numbers, taus)
-
-
-def member_potential(
-    member: int, config: ActorCriticConfig, networks: Networks, mean_action: Callable[[StackedMLP, Tensor], Tensor]
-) -> Potential:
-    """One member's potential."""
-    if config.potential == "random":
-        return RandomDynamic(config.seed, config.random_period)
-    if config.potential != "static":
-        return Bootstrapped()
-    n = config.n_critics
-    actor = copy.deepcopy(networks.actor).part(slice(member, member + 1))
-    critics = copy.deepcopy(networks.critics).part(slice(member * n, (member + 1) * n))
-
-    def untrained_value(obs: Tensor) -> Tensor:
-        batch = obs.reshape(1, -1, obs.shape[-1])
-        return min_over_critics(q_values(critics, batch, mean_action(actor, batch))).reshape(obs.shape[:-1])
-
-    return Static(untrained_value)
-
-
-def policy_values(
-    td: MemberTargets, networks: Networks, batch: Batch, action: Tensor, next_action: Callable[[], Tensor]
-) -> Values:
-    """The critics at the policy's own actions at both ends, as far as any member's potential asks for them."""
-    here = here_target = there = there_target = None
-    if td.asks_online or td.asks_target:
-        obs = torch.cat((batch.obs, batch.next_obs), dim=1)  # (P, 2B, O)
-        actions = torch.cat((action, next_action()), dim=1)  # (P, 2B, A)
-    if td.asks_online:
-        here, there = min_over_critics(q_values(networks.critics, obs, actions)).chunk(2, dim=-1)
-    elif td.asks_split:
-        here = min_over_critics(q_values(networks.critics, batch.obs, action))
-    if td.asks_target:
-        both = min_over_critics(q_values(networks.target_critics, obs, actions))
-        here_target, there_target = both.chunk(2, dim=-1)
-    return Values(here, here_target, there, there_target)
-
-
-def replayed_values(
-    td: MemberTargets, networks: Networks, batch: Batch, q: Tensor, next_action: Tensor, next_q: Tensor
-) -> Values:
-    """Q at the replayed action for s and at `next_action` for s', from passes that the loss needs anyway where there
-    are any: `q` of the online critics (P, n, B), `next_q` of the target critics (P, B)."""
-    online, target = networks.critics, networks.target_critics
-    return Values(
-        here=min_over_critics(q),
-        here_target=min_over_critics(q_values(target, batch.obs, batch.action)) if td.asks_target else None,
-        next=min_over_critics(q_values(online, batch.next_obs, next_action)) if td.asks_online else None,
-        next_target=next_q,
-    )
-
-
-def ingredients(
-    comparators: Comparators,
-    networks: Networks,
-    batch: Batch,
-    next_action: Tensor,
-    next_q: Tensor,
-    value: Callable[[], Tensor],
-) -> Ingredients:
-    """What comparators of any actor-critic ask for: `next_q` is the least target critic's, `value` its V(s)."""
-    target = networks.target_critics
-    gap = repeated = least = None
-    if comparators.has("advantage", "persistent"):
-        gap = min_over_critics(q_values(target, batch.obs, batch.action)) - value()
-    if comparators.has("persistent"):
-        repeated = min_over_critics(q_values(target, batch.next_obs, batch.action))
-    if comparators.has("minto"):
-        least = torch.minimum(next_q, min_over_critics(q_values(networks.critics, batch.next_obs, next_action)))
-    return Ingredients(advantage=gap, repeated=repeated, least=least)
+        return (action - self._centre) / self._divisor

@@ -1,7 +1,7 @@
-"""What the training loop knows of an agent: the protocol that DQN, TD3 and SAC share.
+"""What the training loop knows of an agent, and the values that pass between them.
 
-An agent trains P members at once. Each member has its own eta, seed, envs, replay and networks, and its state
-can be taken out and put back by itself, so that a member's checkpoint is that of an ordinary run.
+An agent trains P members at once. Each member has its own eta, seed, envs, replay and networks, and its state can be
+saved and loaded by itself, so that a member's checkpoint is that of an ordinary run.
 """
 
 from dataclasses import dataclass, field
@@ -14,19 +14,31 @@ Array = npt.NDArray[Any]
 
 
 class Transition(NamedTuple):
-    """One step of every env of every member; the leading axes are P members and n envs."""
+    """One step of n envs of P members, as the replay stores it."""
 
     obs: Array  # (P, n, *obs)
     action: Array  # (P, n) or (P, n, *action)
     reward: Array  # (P, n)
-    next_obs: Array  # (P, n, *obs): the state the step led to, before any reset
-    terminated: Array  # (P, n): a true end; nothing is worth anything afterwards
-    truncated: Array  # (P, n): a time limit; the value bootstraps
+    next_obs: Array  # (P, n, *obs): what the step led to, before any reset
+    terminated: Array  # (P, n): the episode reached a terminal state
+    truncated: Array  # (P, n): the episode was cut by a time limit, so V(s') still counts
+
+
+class Batch(NamedTuple):
+    """B transitions of each of P members, as tensors on the agent's device."""
+
+    obs: torch.Tensor  # (P, B, *obs)
+    action: torch.Tensor  # (P, B) or (P, B, *action); continuous actions span -1 to 1
+    reward: torch.Tensor  # (P, B)
+    next_obs: torch.Tensor  # (P, B, *obs)
+    terminated: torch.Tensor  # (P, B)
+    steps: torch.Tensor | None = None
+    """(P, B): how many rewards are summed, with n-step returns."""
 
 
 @dataclass
 class State:
-    """All that is needed to go on bit for bit: tensors (safetensors), arrays (.npy), the rest as JSON."""
+    """All that is needed to resume exactly: tensors (safetensors), arrays (.npy), the rest as JSON."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -39,7 +51,7 @@ class State:
         self.info[name] = part.info
 
     def part(self, name: str) -> "State":
-        """What `add` put in under `name`."""
+        """Take out what `add` put in under `name`."""
         prefix = f"{name}/"
         return State(
             {key.removeprefix(prefix): tensor for key, tensor in self.tensors.items() if key.startswith(prefix)},
@@ -50,7 +62,7 @@ class State:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a member's values; `fatal` if they cannot be trusted any more, so that its run ends there."""
+    """What is wrong with a member's values; a `fatal` finding ends its run."""
 
     what: str
     fatal: bool
@@ -62,36 +74,36 @@ class Agent(Protocol):
     members: int
 
     def act(self, obs: Array, step: int) -> Array:
-        """Actions with exploration: (P, n, *obs) -> (P, n) or (P, n, *action)."""
+        """Choose actions with exploration: (P, n, *obs) -> (P, n) or (P, n, *action)."""
 
     def observe(self, transition: Transition) -> None:
         """Store one vector step in the members' replays."""
 
     def update(self, step: int) -> None:
-        """Whatever gradient steps and target updates are due now that `step` transitions have been seen."""
+        """Take the gradient steps and update the target networks that are due after `step` transitions."""
 
     def greedy(self, obs: Array) -> Array:
-        """Actions without exploration; same shapes as `act`, and no effect on the agent."""
+        """Choose actions without exploration; same shapes as `act`, and no effect on the agent."""
 
     def metrics(self) -> list[dict[str, float]]:
-        """Per member, the means of the updates since the last call (empty if there was no update)."""
+        """Return the means of the updates since the last call, for each member (empty without updates)."""
 
     def findings(self) -> list[Finding | None]:
-        """Per member, what was wrong with its values when `metrics` was last called, if anything."""
+        """Return what was wrong with each member's values when `metrics` was last called, if anything."""
 
     def policy(self, member: int) -> State:
-        """The trained model of one member: what `greedy` needs, and what learning would go on from."""
+        """Return one member's trained model: what `greedy` needs and what training would continue from."""
 
     def load_policy(self, member: int, state: State) -> None:
-        """Play as the member whose `policy` this is."""
+        """Load what `policy` returned."""
 
     def state(self, member: int) -> State:
-        """Everything of one member; its `policy` is the part of that name."""
+        """Return everything of one member; its model is the part `policy`."""
 
     def load_state(self, member: int, state: State) -> None:
-        """Go on from where `state` was taken, bit for bit."""
+        """Resume exactly from where `state` was taken."""
 
 
 def times_due(step: int, stride: int, every: int) -> int:
-    """How many multiples of `every` the last `stride` steps, which ended at `step`, have reached."""
+    """Count the multiples of `every` that the last `stride` steps, up to `step`, have reached."""
     return step // every - (step - stride) // every

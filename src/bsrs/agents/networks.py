@@ -1,202 +1,225 @@
-"""Multilayer perceptrons of many members as one.
+"""Networks: the built-in ones, yours by name, and P members of any of them.
 
-The leading axis holds networks that know nothing of each other: the members of a population, TD3's twin
-critics, or both.
-
-On a CPU the many small operations of PyTorch, and recording them for automatic differentiation, would cost a good part
-of a gradient step. So a pass is one compiled call there (`bsrs.agents.compiled`), and so are the gradients with Adam's
-step, and the parameters of a network lie in one row of numbers. Elsewhere every layer is one batched product.
+A network is an ordinary `nn.Module` that maps a batch (B, *obs) to (B, outputs); a critic maps (B, *obs) and
+(B, actions) to (B, 1). `Members` holds one copy for each member of a population, with the members on axis 0.
 """
 
-from __future__ import annotations
-
-import copy
+import functools
+import importlib
 import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Self, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bsrs.agents import private_torch
-from bsrs.agents.tapes import Array, Compiled, CompiledTape, RecordedTape, Tape
+from bsrs.config.algorithms import import_from_here
+from bsrs.errors import BadInput
+from bsrs.rng import stream_seed
 
-# The (weight, bias) of each layer: (P, in, out) and (P, 1, out).
-Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
+Factory: TypeAlias = Callable[..., nn.Module]
+"""Makes a network from the shape of an observation and the number of outputs."""
 
-
-class Weights:
-    """The weights and biases of P networks: a row of numbers for each network, and views of them by name.
-
-    So what is done to all parameters alike (Adam, clipping, target networks) is done to one tensor.
-    """
-
-    def __init__(self, named: Mapping[str, Tensor], device: torch.device | str) -> None:
-        self.numbers = torch.cat([tensor.flatten(1) for tensor in named.values()], dim=1).to(device)  # (P, N)
-        ends = list(itertools.accumulate(tensor[0].numel() for tensor in named.values()))
-        self._spans = {
-            name: (slice(start, end), tensor.shape[1:])
-            for (name, tensor), start, end in zip(named.items(), [0, *ends], ends, strict=False)
-        }
-        self.names = list(named)
-
-    def view(self, name: str, numbers: Tensor, networks: slice | int = slice(None)) -> Tensor:
-        """One parameter of some of the networks, in their own `numbers` or in others that lie alike."""
-        span, shape = self._spans[name]
-        part = numbers[networks, span]
-        return part.view(*part.shape[:-1], *shape)
-
-    def layers(self, numbers: Tensor) -> Layers:
-        """Weights and biases, which take turns, as pairs."""
-        views = [self.view(name, numbers) for name in self.names]
-        return list(zip(views[::2], views[1::2], strict=True))
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "gelu": nn.GELU, "silu": nn.SiLU,
+}  # fmt: skip
 
 
-def mlp(x: Tensor, layers: Layers) -> Tensor:
-    """The P networks `layers`, each on its own batch: (P, B, in) -> (P, B, out); ReLU in between."""
-    for i, (weight, bias) in enumerate(layers, start=1):
-        x = torch.baddbmm(bias, _rows_of(x, weight.shape[1]), weight)
-        x = x.relu() if i < len(layers) else x
-    return x
+class Members(nn.Module):
+    """P independent networks, one for each member: inputs and outputs have the members on axis 0."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(modules)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter(self.each)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """(P, B, ...) -> (P, B, outputs)"""
+        if len(self.each) == 1:
+            output: Tensor = self.each[0](*(x[0] for x in inputs))
+            return output.unsqueeze(0)
+        return torch.stack([network(*own) for network, *own in zip(self.each, *inputs, strict=True)])
 
 
-def _rows_of(x: Tensor, size: int) -> Tensor:
-    """The same numbers in rows of that size.
+class Critics(nn.Module):
+    """One member's critics: (B, *obs) and (B, actions) -> (critics, B)."""
 
-    Where a layer takes more numbers than a row has, it takes several rows as one: so a convolution, which is a
-    product with one row for each patch, is followed by a layer that takes all patches of an image.
-    """
-    return x if x.shape[-1] == size else x.reshape(len(x), -1, size)
+    def __init__(self, critics: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(critics)
 
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        return torch.stack([critic(obs, action).flatten() for critic in self.each])
 
-ROWS_AT_ONCE = 256
-"""Where nothing is kept of a pass, so many rows go through all layers before the next: they stay in the cache."""
-
-
-class Products(ABC):
-    """P networks whose passes and gradients are matrix products."""
-
-    stem = 0
-    """How many numbers come before the layers, if what these take is made by a convolution."""
-    spans: Array = np.empty((0, 0, 0), np.uint32)
-    """What compiled code needs to know of it."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.weights, numbers = weights, weights.numbers
-        on_cpu = numbers.device.type == "cpu" and numbers.dtype == torch.float32
-        self.compiled = on_cpu and private_torch.sgemm() != 0
-        """Whether passes are compiled calls, or operations of PyTorch."""
-        self._arrange(slice(None))
-
-    def _arrange(self, networks: slice) -> None:
-        self.rows = self.weights.numbers[networks]
-        self.layers = [(weight[networks], bias[networks]) for weight, bias in self.weights.layers(self.weights.numbers)]
-        self.networks = len(self.rows)
-        behind = [weight.shape[1:] for weight, _ in self.layers[1 if self.stem else 0 :]]
-        self.sizes = np.array([behind[0][0], *(fan_out for _, fan_out in behind)])
-        self._hidden, self._outputs = int(self.sizes[1:-1].sum()), int(self.sizes[-1])
-
-    def part(self, networks: slice) -> Self:
-        """Some of the networks, for passes only."""
-        part = copy.copy(self)
-        part._arrange(networks)
-        return part
-
-    @abstractmethod
-    def prepare(self, obs: Tensor) -> Tensor:
-        """Observations (P, B, *obs) as the first layer takes them; what is prepared already stays as it is."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(P, B, ...) -> (P, B, out)"""
-        x = self.prepare(x)
-        return self._compiled_pass(x, None, keep=False).output if self.compiled else mlp(self._for_each(x), self.layers)
-
-    def record(self, x: Tensor, more: Tensor | None = None) -> Tape:
-        """A pass of `x`, with what its gradients need, and of `more`, which is cheaper in the same call.
-
-        Where there are n networks for every batch, each of them takes it.
-        """
-        x, more = self.prepare(x), None if more is None else self.prepare(more)
-        if self.compiled:
-            return self._compiled_pass(x, more, keep=True)
-        layers = [(weight.detach().requires_grad_(), bias.detach().requires_grad_()) for weight, bias in self.layers]
-        return RecordedTape.of(
-            lambda x: mlp(x, layers),
-            self._for_each(x),
-            [parameter for layer in layers for parameter in layer],
-            lambda gradients: [torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)],
-            None if more is None else self._for_each(more),
-        )
-
-    def _for_each(self, x: Tensor) -> Tensor:
-        """The batch of every network, where several take the same."""
-        return x if len(x) == self.networks else x.repeat_interleave(self.networks // len(x), dim=0)
-
-    def _compiled_pass(self, x: Tensor, more: Tensor | None, keep: bool) -> CompiledTape:
-        from bsrs.agents import compiled  # here, because numba takes a while to import
-
-        first = x.contiguous().numpy()
-        further = first[:, :0] if more is None else more.contiguous().numpy()
-        members, split, _ = first.shape
-        rows = split + further.shape[1]
-        if self.stem:
-            features = np.empty((members, rows, self.sizes[0]), np.float32)
-        else:
-            features = first if more is None else np.concatenate((first, further), axis=1)
-        kept = (self.networks, rows) if keep else (1, min(rows, ROWS_AT_ONCE))
-        hidden = np.empty((kept[0], kept[1] * self._hidden), np.float32)
-        output = np.empty((self.networks, rows, self._outputs), np.float32)
-        each, numbers = self.networks // members, self.rows.numpy()
-        given = Compiled(
-            private_torch.sgemm(), self.spans, self.stem, first, each, numbers, self.sizes, features, hidden
-        )
-        compiled.forward(*given, further, output)
-        found = torch.from_numpy(output)
-        return CompiledTape(
-            found if more is None else found[:, :split], None if more is None else found[:, split:], given
-        )
+    def first(self, obs: Tensor, action: Tensor) -> Tensor:
+        """Q of the first critic alone: (B,)."""
+        q: Tensor = self.each[0](obs, action).flatten()
+        return q
 
 
-class StackedMLP(Products):
-    """P independent multilayer perceptrons, (P, B, sizes[0]) -> (P, B, sizes[-1]).
-
-    Member `p` is drawn from `generators[p]` alone, so its weights do not depend on its company; the
-    distribution is that of `torch.nn.Linear`.
-    """
-
-    def __init__(
-        self, sizes: Sequence[int], generators: Sequence[torch.Generator], *, device: torch.device | str = "cpu"
-    ) -> None:
-        named = {}
-        for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
-            named[f"weight_{i}"] = _uniform((fan_in, fan_out), fan_in, generators)
-            named[f"bias_{i}"] = _uniform((1, fan_out), fan_in, generators)
-        super().__init__(Weights(named, device))
-
-    def prepare(self, obs: Tensor) -> Tensor:
-        return obs
-
-    def copy_from(self, member: int, linears: Sequence[nn.Linear]) -> None:
-        """Take member `member`'s weights from ordinary linear layers."""
-        for (weight, bias), linear in zip(self.layers, linears, strict=True):
-            weight[member].copy_(linear.weight.detach().T)
-            bias[member, 0].copy_(linear.bias.detach())
-
-    def to_linears(self, member: int) -> list[nn.Linear]:
-        """Member `member` as ordinary linear layers, copied."""
-        linears = []
-        for weight, bias in self.layers:
-            linear = nn.Linear(weight.shape[1], weight.shape[2], device="meta")
-            linear.weight = nn.Parameter(weight[member].T.clone())
-            linear.bias = nn.Parameter(bias[member, 0].clone())
-            linears.append(linear)
-        return linears
+# --------------------------------------------------------------------------------------------------------------
+# The built-in networks.
 
 
-def _uniform(shape: tuple[int, int], fan_in: int, generators: Sequence[torch.Generator]) -> Tensor:
-    """The start of `torch.nn.Linear`: uniform within 1/sqrt(fan_in), one draw per member from its own stream."""
-    bound = 1 / math.sqrt(fan_in)
-    return torch.stack([torch.empty(shape).uniform_(-bound, bound, generator=generator) for generator in generators])
+def mlp(
+    n_inputs: int, n_outputs: int, hidden: Sequence[int] = (64, 64), activation: str = "relu", layer_norm: bool = False
+) -> nn.Sequential:
+    """Make a multilayer perceptron."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in itertools.pairwise((n_inputs, *hidden)):
+        norm = [nn.LayerNorm(fan_out)] if layer_norm else []
+        layers += [nn.Linear(fan_in, fan_out), *norm, ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers, nn.Linear((n_inputs, *hidden)[-1], n_outputs))
+
+
+class Dueling(nn.Module):
+    """Q = V + A - mean A (Wang et al., 2016), on top of a network that returns V and the advantages."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, obs: Tensor) -> Tensor:
+        value, advantage = self.network(obs).tensor_split((1,), dim=-1)  # (B, 1), (B, A)
+        q: Tensor = value + advantage - advantage.mean(dim=-1, keepdim=True)
+        return q
+
+
+class MLPCritic(nn.Module):
+    """Q(s, a) of flat observations."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        q: Tensor = self.network(torch.cat((obs, action), dim=-1))
+        return q
+
+
+class FlattenChannelsLast(nn.Module):
+    """(B, C, H, W) -> (B, H * W * C)"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
+# Convolutions as (channels, kernel, stride), then the size of one hidden layer.
+CONVOLUTIONS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    "small": (((16, 8, 4), (32, 4, 2)), 256),
+    "minatar": (((16, 3, 1),), 128),
+}
+
+
+def cnn(obs_shape: Sequence[int], n_outputs: int, name: str = "nature") -> nn.Sequential:
+    """Make a convolutional network: Mnih et al. (2015, 2013) for Atari, Young and Tian (2019) for MinAtar."""
+    convolutions, hidden = CONVOLUTIONS[name]
+    channels, height, width = obs_shape
+    layers: list[nn.Module] = []
+    for out, kernel, stride in convolutions:
+        layers += [nn.Conv2d(channels, out, kernel, stride), nn.ReLU(inplace=True)]
+        channels, height, width = out, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    flatten = FlattenChannelsLast() if name == "minatar" else nn.Flatten()
+    layers += [flatten, nn.Linear(channels * height * width, hidden), nn.ReLU(inplace=True)]
+    network = nn.Sequential(*layers, nn.Linear(hidden, n_outputs))
+    return network.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
+
+
+def fits(obs_shape: Sequence[int], name: str) -> bool:
+    """Whether images of that shape are large enough for the network."""
+    side = min(obs_shape[1:])
+    for _, kernel, stride in CONVOLUTIONS[name][0]:
+        side = (side - kernel) // stride + 1
+    return side > 0
+
+
+def q_network(
+    name: str, obs_shape: Sequence[int], hidden: Sequence[int] = (64, 64), activation: str = "relu",
+    layer_norm: bool = False,
+) -> Factory:  # fmt: skip
+    """Find DQN's network by its name; by default the one that suits the observations."""
+    if is_own(name):
+        return own_factory(name)
+
+    def flat(shape: Sequence[int], n_outputs: int) -> nn.Module:
+        return mlp(math.prod(shape), n_outputs, hidden, activation, layer_norm)
+
+    def image(shape: Sequence[int], n_outputs: int) -> nn.Module:
+        return cnn(shape, n_outputs, next((each for each in wanted if fits(shape, each)), "minatar"))
+
+    wanted = ([name] if name in CONVOLUTIONS else []) + ["nature", "small", "minatar"]
+    is_flat = len(obs_shape) == 1
+    known = ["mlp", "dueling"] if is_flat else [*CONVOLUTIONS, "dueling"]
+    if name and name not in known:
+        kind = "flat observations" if is_flat else "images"
+        raise BadInput(f"network {name!r} does not take {kind}; expected {', '.join(known)} or MODULE:FACTORY")
+    make = flat if is_flat else image
+    return (lambda shape, n_outputs: Dueling(make(shape, n_outputs + 1))) if name == "dueling" else make
+
+
+def seeded(make: Callable[[], nn.Module], seed: int, *stream: str) -> nn.Module:
+    """Make a network whose initial weights come from the stream of that name."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(seed, *stream))
+        network = make()
+    if not isinstance(network, nn.Module):
+        raise BadInput(f"the network factory returned a {type(network).__name__}; expected an nn.Module")
+    return network
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Networks of your own, by name.
+
+_PREFIX = "python/"
+_given: dict[str, Factory] = {}
+
+
+def network_name(factory: str | Factory) -> str:
+    """Name a factory: MODULE:NAME where it can be imported again, python/NAME where it cannot."""
+    if isinstance(factory, str):
+        return factory
+    if not callable(factory):
+        raise BadInput(f"the network is a {type(factory).__name__}; expected a function that makes an nn.Module")
+    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", type(factory).__name__)
+    if module not in (None, "__main__") and _look_up(module, name) is factory:
+        return f"{module}:{name}"
+    name = f"{_PREFIX}{name.replace('<locals>.', '')}"
+    while _given.setdefault(name, factory) is not factory:
+        name += "'"
+    return name
+
+
+def is_own(name: str) -> bool:
+    """Whether the name is that of a network of the user's own."""
+    return ":" in name or name.startswith(_PREFIX)
+
+
+def own_factory(name: str) -> Factory:
+    """Find the factory behind a name of `network_name`."""
+    if name.startswith(_PREFIX):
+        if name not in _given:
+            raise BadInput(
+                f"the network {name!r} was a Python object, which is not saved: pass it again, as in"
+                " bsrs.DQN.load(folder, network=...)"
+            )
+        return _given[name]
+    module, _, attribute = name.partition(":")
+    import_from_here(module, f"for the network {name!r}")
+    found = _look_up(module, attribute)
+    if not callable(found):
+        raise BadInput(f"the module {module!r} has no function {attribute!r} that makes a network")
+    return found
+
+
+def _look_up(module: str, name: str) -> object:
+    try:
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError):
+        return None

@@ -20,7 +20,7 @@ from bsrs.errors import BadInput, printable, unknown
 # words -> (module and function, what it does); `*` stands for every algorithm
 Commands = dict[tuple[str, ...], tuple[str, str]]
 COMMANDS: Commands = {
-    ("demo",): ("reproduce:demo", "the main job in two minutes: theory, a small sweep, a report"),
+    ("demo",): ("demo:demo", "train with and without shaping in two minutes, and write a report"),
     ("lab",): ("tabular:lab", "draw a maze in the browser, move eta, watch three learners race"),
     ("train", "*"): ("training:train_command", "train {}"),
     ("sweep", "*"): ("training:sweep_command", "train envs x etas x seeds of {}"),
@@ -35,52 +35,73 @@ COMMANDS: Commands = {
     ("tabular", "solve"): ("tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("tabular:theory", "proven range, spectral and empirical limits, best eta"),
-    ("reproduce", "tabular"): ("reproduce:tabular", "the paper's tabular figure, and where the best eta lies"),
-    ("reproduce", "theory"): ("reproduce:theory", "the paper's statements on random tables, with verdicts"),
-    ("reproduce", "atari"): ("reproduce:experiment_command", "DQN on Atari: runs, figures, claims, report"),
-    ("reproduce", "pendulum"): ("reproduce:experiment_command", "TD3 on Pendulum"),
-    ("reproduce", "mujoco"): ("reproduce:experiment_command", "TD3 on Hopper and Humanoid"),
-    ("reproduce", "target-ablation"): ("reproduce:experiment_command", "potential: online or target network"),
-    ("reproduce", "rescaling"): ("reproduce:experiment_command", "our control: shaping or mere rescaling"),
-    ("reproduce", "anatomy"): ("reproduce:experiment_command", "our own: which part of BSRS helps, and against what"),
-    ("reproduce", "auto-eta"): ("reproduce:experiment_command", "our own: eta = auto against every constant"),
-    ("reproduce", "minatar"): ("reproduce:experiment_command", "our own: the Atari study on MinAtar's games"),
-    ("reproduce", "zoo"): ("reproduce:experiment_command", "our own: does it add to tuned agents?"),
-    ("reproduce", "calibration"): ("reproduce:calibration", "how often our own intervals and verdicts err"),
-    ("reproduce", "all"): ("reproduce:everything", "all of them, and one report"),
-    ("bench", "dqn"): ("bench:agents_command", "steps per second of DQN, beside Stable-Baselines3"),
-    ("bench", "sb3"): ("bench:sb3", "what the one line adds to a gradient step of Stable-Baselines3"),
-    ("bench", "tabular"): ("bench:tabular", "tabular solvers, beside quantecon and mdpsolver"),
-    ("bench", "td3"): ("bench:agents_command", "steps per second of TD3 and SAC, beside Stable-Baselines3"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Bad input is one sentence on standard error and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    run_program("bsrs", lambda: _dispatch(_take_plugins(words)))
+
+
+def run_program(name: str, body: Callable[[], None]) -> None:
+    """Run a program's body, and end it with one sentence where something is wrong: exit code 2 for bad input."""
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
-        _dispatch(_take_plugins(words))
+        body()
     except BadInput as error:
-        _refuse(str(error))
+        _refuse(name, str(error))
     except KeyboardInterrupt:
-        print("bsrs: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        _end(name, "interrupted", 130)
     except BrokenPipeError:
         # The reader of a pipe went away (`| head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         raise SystemExit(0) from None
     except OSError as error:
-        _refuse(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        _refuse(name, f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except MemoryError as error:
-        _refuse(f"there is not enough memory for this {f'({error})' if str(error) else ''}".rstrip())
+        _refuse(name, f"there is not enough memory for this {f'({error})' if str(error) else ''}".rstrip())
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NO_MEMORY):
+            raise
+        _refuse(name, "there is not enough memory for this: choose a smaller buffer_size, batch_size or network")
 
 
-def _refuse(why: str) -> NoReturn:
-    print(f"bsrs: {printable(why, keep=chr(10))}", file=sys.stderr)
-    raise SystemExit(2) from None
+# How PyTorch says so, which has no exception of its own for it on a CPU.
+_NO_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    _end(name, why, 2)
+
+
+def _end(name: str, why: str, code: int) -> NoReturn:
+    try:
+        print(f"{name}: {printable(why, keep=chr(10))}", file=sys.stderr, flush=True)
+    except OSError:  # nobody listens
+        _silence()
+    raise SystemExit(code) from None
+
+
+def _silence() -> None:
+    """Send what is left in the buffers nowhere, where Python would print an error about it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Give closed streams (`2>&-`) a place: the next file opened, such as a run's records, would take their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def commands() -> Commands:

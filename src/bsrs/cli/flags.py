@@ -1,4 +1,4 @@
-"""Flags: from words to what a command takes, by tyro, with what is wrong in one sentence; and completing them.
+"""Parse flags with tyro, report errors as one sentence, and complete flags in the shell.
 
 An algorithm's flags come from its config class: each field is a flag that is unset unless the user gives it, so a
 preset fills in the rest. The config's own docstrings are the help, with the presets' values.
@@ -13,6 +13,7 @@ import io
 import itertools
 import re
 import textwrap
+import types
 import typing
 from collections.abc import Iterable
 from importlib.resources import files
@@ -21,12 +22,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
+from bsrs.config.base import ALSO_CALLED
 from bsrs.errors import BadInput
 
 # Fields that every command takes in a form of its own.
 OWN = {"env", "eta", "seed"}
 # field -> what others call it
-_ALIASES = {"steps": ["--max-steps", "--total-timesteps"]}
+_ALIASES = {field: [f"--{name.replace('_', '-')}" for name in names] for field, names in ALSO_CALLED.items()}
 
 
 def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
@@ -51,13 +53,17 @@ def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
 
 
 def flags_of(takes: Any) -> dict[str, tuple[str, ...]]:
-    """Every flag of a command -> the words it takes, where these are given."""
+    """Every flag of a command, or of any of its subcommands -> the words it takes, where these are given."""
     flags: dict[str, tuple[str, ...]] = {}
+    if typing.get_origin(takes) in (typing.Union, types.UnionType):
+        for subcommand in (each.__origin__ for each in typing.get_args(takes)):
+            flags |= flags_of(subcommand) if dataclasses.is_dataclass(subcommand) else {}
+        return flags
     hints = typing.get_type_hints(takes, include_extras=True)
     for parameter in inspect.signature(takes).parameters:
         hint = hints[parameter]
         marks = getattr(hint, "__metadata__", ())
-        if any("Positional" in str(mark) for mark in marks):
+        if any("Positional" in str(mark) or "Suppress" in str(mark) for mark in marks):
             continue
         name = parameter.replace("_", "-")
         aliases = [alias for mark in marks for alias in getattr(mark, "aliases", None) or ()]
@@ -160,14 +166,18 @@ def _field_docs(config: type) -> dict[str, str]:
 # Completion.
 
 
-def completion(shell: tyro.conf.Positional[Literal["bash", "zsh"]] = "bash") -> None:
+def completion(shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]] = "bash") -> None:
     """Print a script that lets the shell complete commands, flags and their values.
 
     Args:
-        shell: For bash put `source <(bsrs completion bash)` into ~/.bashrc; likewise zsh into ~/.zshrc.
+        shell: For bash put `source <(bsrs completion bash)` into ~/.bashrc; likewise zsh into ~/.zshrc. For fish put
+            `bsrs completion fish | source` into ~/.config/fish/config.fish.
     """
     from bsrs.cli import command_of, commands
 
+    if shell == "fish":
+        print(_fish(), end="")
+        return
     names = sorted(commands(), key=len, reverse=True)  # `sweep dqn` before `sweep`
     cases = [_case(" ".join(name), flags_of(command_of(name)[0]), _below(names, name)) for name in names]
     groups = sorted({name[0] for name in names if len(name) == 2} - {name[0] for name in names if len(name) == 1})
@@ -175,6 +185,24 @@ def completion(shell: tyro.conf.Positional[Literal["bash", "zsh"]] = "bash") -> 
     first = " ".join(sorted({name[0] for name in names}))
     script = files("bsrs").joinpath("data", "completion.bash").read_text() % {"first": first, "cases": "\n".join(cases)}
     print(script if shell == "bash" else f"autoload -U +X bashcompinit && bashcompinit\n{script}", end="")
+
+
+def _fish() -> str:
+    """A line for each command, and one for each of its flags."""
+    from bsrs.cli import command_of, commands
+
+    lines, table = ["complete -c bsrs -f"], commands()
+    for first in sorted({name[0] for name in table}):
+        lines.append(f"complete -c bsrs -n __fish_use_subcommand -a {first}")
+    for name, (_, about) in sorted(table.items()):
+        given = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name)
+        if len(name) == 2:
+            told = about.replace("'", "")
+            lines.append(f"complete -c bsrs -n '__fish_seen_subcommand_from {name[0]}' -a {name[1]} -d '{told}'")
+        for flag, words in flags_of(command_of(name)[0]).items():
+            choices = f" -x -a '{' '.join(words)}'" if words else ""
+            lines.append(f"complete -c bsrs -n '{given}' -l {flag.removeprefix('--')}{choices}")
+    return "\n".join(lines) + "\n"
 
 
 def _below(names: Iterable[tuple[str, ...]], name: tuple[str, ...]) -> list[str]:

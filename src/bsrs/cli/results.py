@@ -17,8 +17,10 @@ from tyro.conf import Positional
 from bsrs.cli.show import print_json, print_recommendations
 from bsrs.config.sweep import RunFilter
 from bsrs.errors import BadInput, printable, say
+from bsrs.naming import read_value
 
 if TYPE_CHECKING:
+    from bsrs.stats.comparison import Comparison
     from bsrs.stats.recommend import Recommendation
     from bsrs.store.table import RunStatus
 
@@ -54,7 +56,9 @@ def runs(arguments: RunsArguments) -> None:
         _print_columns([_COLUMNS, *map(_row, found)])
         for status in found:
             if status.state in ("failed", "damaged"):
-                print(printable(f"{status.name}: {status.reason}"))
+                kept = arguments.folder / status.name / "traceback.txt"
+                where = f" (see {kept})" if kept.exists() else ""
+                print(printable(f"{status.name}: {status.reason}{where}"))
         _print_summary(found, arguments)
 
 
@@ -62,12 +66,12 @@ def _answer(arguments: RunsArguments) -> None:
     from bsrs.store.table import connect
 
     connection = connect(arguments.folder, arguments)
-    import duckdb
-
     try:
-        print(printable(str(connection.sql(arguments.sql)), keep="\n"))
-    except duckdb.Error as error:
+        answer = connection.sql(arguments.sql)
+        text = "nothing to show" if answer is None else str(answer)
+    except Exception as error:  # DuckDB's own, and those of texts that are none or of numbers too large for Python
         raise BadInput(f"the question cannot be answered: {error}") from None
+    print(printable(text, keep="\n"))
 
 
 def _print_csv(found: Sequence[RunStatus]) -> None:
@@ -128,11 +132,14 @@ def _print_summary(found: Sequence[RunStatus], arguments: RunsArguments) -> None
 # Answers.
 
 
-def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None:
-    """Which eta to use, from one or more folders of runs: a sentence for each algorithm and env.
+def recommend(
+    folders: Positional[tuple[Path, ...]], by: Literal["training", "final"] = "training", json: bool = False
+) -> None:
+    """Recommend an eta, from one or more folders of runs: a sentence for each algorithm and env.
 
     Args:
         folders: Where the runs are; folders below count too.
+        by: Go by the mean score over training or by the final score. The sentence has both.
         json: One JSON document instead of sentences.
     """
     from bsrs.stats.recommend import recommend as recommend_eta
@@ -141,7 +148,7 @@ def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None
     read, damaged = read_runs(*folders)
     for run, why in damaged.items():
         say(f"{run.name} is damaged and counts nowhere: {why}")
-    found = recommend_eta(series_of(read))
+    found = recommend_eta(series_of(read), by)
     if not found:
         where = ", ".join(map(str, folders)) or "no folder is named"
         raise BadInput(f"{where}: no ended run with an eta other than 0; expected a sweep over eta")
@@ -152,12 +159,22 @@ def recommend(folders: Positional[tuple[Path, ...]], json: bool = False) -> None
 
 
 def _record(each: Recommendation) -> dict[str, object]:
-    gain = dataclasses.asdict(each.gain) if each.gain else {}
-    # JSON has no infinity: an end that is not known is null.
-    finite = {name: None if value in (float("inf"), -float("inf")) else value for name, value in gain.items()}
     about = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
-    told = {"eta": each.eta, "answer": each.answer, "sentence": each.sentence, "best": each.best}
-    return {**about, "variant": each.variant, **told, "gain": finite or None, "more_seeds": each.more_seeds}
+    answer = {"by": each.by, "eta": each.eta, "answer": each.answer, "sentence": each.sentence, "best": each.best}
+    gains = {"gain": _finite(each.gain), "other": _finite(each.other)}
+    failures = {
+        name: None if found is None else {**dataclasses.asdict(found), "bound": found.bound}
+        for name, found in (("failures", each.failures), ("baseline_failures", each.baseline_failures))
+    }
+    return {**about, "variant": each.variant, **answer, **gains, **failures, "more_seeds": each.more_seeds}
+
+
+def _finite(comparison: Comparison | None) -> dict[str, object] | None:
+    """As data. JSON has no infinity: an end that is not known is null."""
+    if comparison is None:
+        return None
+    infinite = (float("inf"), -float("inf"))
+    return {name: None if value in infinite else value for name, value in dataclasses.asdict(comparison).items()}
 
 
 def report(
@@ -198,6 +215,10 @@ class PlayArguments:
     """Greedy episodes to play."""
     most_steps: int = 2_000
     """Stop there, whatever happens."""
+    eta: str = ""
+    """Of a folder with several runs, the one with this eta."""
+    run_seed: int | None = None
+    """Of a folder with several runs, the one trained with this seed."""
     seed: int = 0
     """Where the episodes begin."""
     fps: int = 30
@@ -206,13 +227,20 @@ class PlayArguments:
     """Import the module that the run's env names, if it names one: only for folders whose origin you know."""
 
 
+def _picked(folder: Path, eta: str, seed: int | None) -> Path:
+    from bsrs.store.read import pick_run
+
+    value = read_value(eta)
+    return pick_run(folder, float(value) if isinstance(value, int | float) else eta or None, seed)
+
+
 def play(arguments: PlayArguments) -> None:
     """Play a trained run and record a video of it."""
     from bsrs.config.training import check_range
     from bsrs.play import Play, show, write_video
 
     check_range(arguments, 1, "episodes", "most_steps", "fps")
-    player = Play(arguments.run, seed=arguments.seed, trust=arguments.trust)
+    player = Play(_picked(arguments.run, arguments.eta, arguments.run_seed), seed=arguments.seed, trust=arguments.trust)
     pictures = player.pictures(arguments.episodes, arguments.most_steps)
     if arguments.window:
         show(pictures, arguments.fps)
@@ -226,6 +254,8 @@ def export(
     format: Literal["onnx", "torchscript"] = "onnx",
     out: Path | None = None,
     env: str = "",
+    eta: str = "",
+    seed: int | None = None,
     trust: bool = False,
 ) -> None:
     """Write the greedy policy of a run, checked against the run's own actions.
@@ -235,12 +265,15 @@ def export(
         format: The kind of file. onnx needs the extra of that name.
         out: The file; by default policy.onnx or policy.pt in the run's folder.
         env: In place of the env that the run names.
+        eta: Of a folder with several runs, the one with this eta.
+        seed: Likewise, the one trained with this seed.
         trust: Import the module that the run's env names, if it names one: only for folders whose origin you know.
     """
     from bsrs.export import SUFFIX
     from bsrs.learners import load
 
+    run = _picked(run, eta, seed)
     file = out or run / f"policy{SUFFIX[format]}"
     if file.is_dir():
         raise BadInput(f"{file} is a folder; expected a file to write the policy to")
-    print(load(run, env=env or None, trust=trust).export(file, format))
+    print(load(run, env=env or None, trust=trust, policy_only=True).export(file, format))

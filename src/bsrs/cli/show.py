@@ -29,13 +29,14 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(printable(title)), title_justify="left")
     for name, value in rows[0].items():
         table.add_column(name.replace("_", " "), justify="left" if isinstance(value, str) else "right")
     for row in rows:
-        table.add_row(*map(_cell, row.values()))
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
     Console().print(table)
 
 
@@ -68,8 +69,9 @@ def show_progress(steps: int, title: str) -> Iterator[Progress]:
         words += [f"score {score:.1f}"] if score is not None else []
         words += [f"return {record['return']:.1f}"] if "return" in record else []
         status = "  ".join(words + [f"{name} {record[name]:.2f}" for name in ("eta", "share") if name in record])
-        left = f"  {duration((steps - step) / steps_per_s)} left" if step < steps and steps_per_s > 0 else ""
-        meter(min(step, steps), status, f"step {step:,} of {steps:,}  {status}{left}")
+        if "loss" in record and step < steps and steps_per_s > 0:  # before it learns, steps are quicker
+            status += f"  {duration((steps - step) / steps_per_s)} left"
+        meter(min(step, steps), status, f"step {step:,} of {steps:,}  {status}")
 
     with _bar(steps, title) if sys.stderr.isatty() else _lines(steps, title, ends=True) as meter:
         yield show
@@ -96,13 +98,14 @@ def watch_residual(tol: float, title: str) -> Iterator[Callable[[int, float], No
 @contextmanager
 def _bar(total: int, title: str) -> Iterator[Meter]:
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    count = [MofNCompleteColumn()] if total > 1 else []
-    columns = TextColumn("{task.description}"), BarColumn(), *count, TimeRemainingColumn()
-    status = TextColumn("{task.fields[status]}")
-    with Progress(*columns, status, console=Console(stderr=True), transient=not count) as bar:
-        task = bar.add_task(title, total=total, status="")
+    count = [MofNCompleteColumn()] if total > 1 else [TimeRemainingColumn()]
+    columns = TextColumn("{task.description}"), BarColumn(), *count
+    status = TextColumn("{task.fields[status]}", markup=False)
+    with Progress(*columns, status, console=Console(stderr=True), transient=total == 1) as bar:
+        task = bar.add_task(escape(title), total=total, status="")
         yield lambda done, status, _: bar.update(task, completed=done, status=status)
 
 

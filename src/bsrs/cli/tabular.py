@@ -11,13 +11,15 @@ from bsrs.cli.show import print_json, print_table, watch_residual
 from bsrs.config.tabular import SolveTable, SweepTable, TableProblem, TableTheory
 from bsrs.errors import BadInput
 from bsrs.tabular import theory as tabular_theory
-from bsrs.tabular.grids import GridMap, named_mdp
+from bsrs.tabular.grids import GridMap, is_map, named_mdp
 from bsrs.tabular.mdp import MDP
 from bsrs.tabular.solve import Solution
 from bsrs.tabular.solve import solve as solve_table
 
 # Applications after which `--plot` shows the values "before": early enough for value to be on its way still.
 BEFORE = 5
+# The rule that eta = auto means on a table: the best of those that never lose to a constant.
+AUTO = "anderson"
 PAGE = Path(str(files("bsrs"))) / "data" / "lab" / "lab.html"
 
 
@@ -41,18 +43,18 @@ def lab(map: str = "", path: bool = False) -> None:
 
 def solve(config: SolveTable) -> None:
     """Solve for each eta and print how it went, the value and the policy."""
-    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
-    rows = []
+    mdp = named_mdp(config.table, slip=config.slip, goal=config.goal)
+    rows, solutions = [], dict[float | str, Solution]()
     if config.plot:
         from bsrs.figures.boards import board_of
 
-        board_of(config.map)  # says at once if there is none
+        board_of(config.table)  # says at once if there is none
     for eta in config.eta or (0.0,):
-        with watch_residual(config.tol, f"{config.map}, eta {eta}") as watch:
+        with watch_residual(config.tol, f"{config.table}, eta {eta}") as watch:
             solution = solve_table(
                 mdp,
                 config.gamma,
-                eta=eta,
+                eta=AUTO if eta == "auto" else eta,
                 method=config.method or ("iterate" if config.eta else "auto"),
                 tol=config.tol,
                 max_steps=config.max_steps,
@@ -69,15 +71,28 @@ def solve(config: SolveTable) -> None:
                 "start_value": float(mdp.start_distribution() @ solution.optimal_value),
             }
         )
+        solutions[eta] = solution
     if config.plot:
-        _plot_solution(config, mdp, eta, solution)
+        _plot_solution(config, mdp, AUTO if eta == "auto" else eta, solution)
     if config.json:
         extra = {"value": solution.optimal_value.tolist(), "policy": solution.policy.tolist()}
-        print_json({"map": config.map, "gamma": config.gamma, "rows": rows, **extra})
+        print_json({"map": config.table, "gamma": config.gamma, "rows": rows, **extra})
         return
     print_table(f"{_title(config)}, residual below {config.tol:g}", rows)
-    if mdp.n_states <= 400 and _is_map(config.map):
-        print(GridMap.named(config.map).policy_text(solution.policy))
+    if mdp.n_states <= 400 and is_map(config.table):
+        _print_policies(GridMap.named(config.table), solutions)
+
+
+def _print_policies(grid: GridMap, solutions: dict[float | str, Solution]) -> None:
+    """Each policy once, under the etas that led to it."""
+    texts: dict[str, list[str]] = {}
+    for eta, solution in solutions.items():
+        outcome = "" if solution.outcome == "converged" else f" ({solution.outcome})"
+        texts.setdefault(grid.policy_text(solution.policy), []).append(
+            f"{eta:g}{outcome}" if isinstance(eta, float) else f"{eta}{outcome}"
+        )
+    for text, etas in texts.items():
+        print(f"policy at eta {', '.join(etas)}:\n{text}")
 
 
 def _plot_solution(config: SolveTable, mdp: MDP, eta: float | str, after: Solution) -> None:
@@ -85,9 +100,9 @@ def _plot_solution(config: SolveTable, mdp: MDP, eta: float | str, after: Soluti
     from bsrs.figures.style import project_style
 
     before = solve_table(mdp, config.gamma, eta=eta, tol=config.tol, max_steps=BEFORE)
-    title = f"{config.map}, γ = {config.gamma:g}, " + (f"η = {eta:g}" if isinstance(eta, float) else f"η by {eta}")
+    title = f"{config.table}, γ = {config.gamma:g}, " + (f"η = {eta:g}" if isinstance(eta, float) else f"η by {eta}")
     with project_style():
-        path = save_as(before_and_after(board_of(config.map), before, after, title=title), config.plot)
+        path = save_as(before_and_after(board_of(config.table), before, after, title=title), config.plot)
     print(f"wrote {path}", file=sys.stderr)
 
 
@@ -95,7 +110,7 @@ def sweep(config: SweepTable) -> None:
     """Mean and standard deviation of the number of operator applications, for each eta over all initialisations."""
     if config.seeds < 1 or not config.eta:
         raise BadInput("a sweep needs at least one eta and one seed")
-    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
+    mdp = named_mdp(config.table, slip=config.slip, goal=config.goal)
     steps, converged = tabular_theory.count_steps(
         mdp, config.gamma, config.eta, seeds=range(config.seeds), tol=config.tol, max_steps=config.max_steps
     )
@@ -119,7 +134,7 @@ def sweep(config: SweepTable) -> None:
 
 def theory(config: TableTheory) -> None:
     """The proven range, the spectral and the empirical limit, the best constant eta, and a verdict on given etas."""
-    mdp = named_mdp(config.map, slip=config.slip, goal=config.goal)
+    mdp = named_mdp(config.table, slip=config.slip, goal=config.goal)
     chain = tabular_theory.optimal_chain(mdp, config.gamma)
     low, high = tabular_theory.proven_range(config.gamma)
     limit = tabular_theory.spectral_limit(chain, config.gamma)
@@ -155,7 +170,7 @@ def theory(config: TableTheory) -> None:
         for eta in config.eta
     ]
     if config.json:
-        print_json({"map": config.map, "gamma": config.gamma, **facts, "rows": rows})
+        print_json({"map": config.table, "gamma": config.gamma, **facts, "rows": rows})
         return
     meanings = {
         "proven range": f"({low:g}, {high:.4f})",
@@ -168,10 +183,6 @@ def theory(config: TableTheory) -> None:
         print_table("the etas asked for", rows)
 
 
-def _is_map(name: str) -> bool:
-    return not name.startswith("garnet:") and "-v" not in name
-
-
 def _title(config: TableProblem) -> str:
-    maps = f", slip {config.slip:g}, goal {config.goal}s" if _is_map(config.map) else ""
-    return f"{config.map}, gamma {config.gamma:g}{maps}"
+    maps = f", slip {config.slip:g}, goal {config.goal}s" if is_map(config.table) else ""
+    return f"{config.table}, gamma {config.gamma:g}{maps}"

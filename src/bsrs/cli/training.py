@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from bsrs.cli.flags import OWN, algorithm_flags, as_text, preset_values, set_flags
-from bsrs.cli.show import print_recommendations, print_table, show_progress
-from bsrs.config.algorithms import algorithms, preset
+from bsrs.cli.show import print_json, print_recommendations, print_table, show_progress
+from bsrs.config.algorithms import Algorithm, algorithms, preset
+from bsrs.config.settings import RunSettings, folder_name
 from bsrs.config.sweep import RunOptions, SweepConfig, SweepLists, SweepOptions
 from bsrs.envs.defaults import default_preset
-from bsrs.errors import BadInput, printable, unknown
-from bsrs.store.read import folder_name
+from bsrs.envs.given import with_settings
+from bsrs.errors import BadInput, printable, say, unknown
+from bsrs.naming import read_value
+from bsrs.scales import check_eta
 from bsrs.sweep.plan import describe, expand, read_sweep, sweep_presets, tasks_left
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ class TrainArguments(RunOptions):
     """Settings that are not given as flags (see `bsrs presets`); by default those that suit the kind of env."""
     out: Path | None = None
     """Folder of the run; of a population, one folder in it per member. By default a new folder in `runs`."""
+    env_kwargs: tuple[str, ...] = ()
+    """Settings that the env's maker takes, as KEY=VALUE. In full: --env 'Id(key=value)'."""
 
 
 def train_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
@@ -49,19 +54,36 @@ def train_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
 
 def _train(algorithm: str, arguments: TrainArguments) -> None:
     """Train one run, or a population of every eta with every seed."""
-    from bsrs.run import run
-
+    arguments = dataclasses.replace(arguments, env=_with_settings(arguments.env, arguments.env_kwargs))
     if not arguments.eta or not arguments.seed:
         raise BadInput("--eta or --seed has no value; expected at least one")
+    for eta in arguments.eta:  # before anything heavy is imported
+        check_eta(eta)
+    from bsrs.run import run
+
     configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     folders = [(arguments.out or Path("runs")) / folder_name(config) for config in configs]
     if arguments.out is not None and len(configs) == 1:
         folders = [arguments.out]
+    for config, folder in zip(configs, folders, strict=True):
+        if step := _resumes_at(config, folder):
+            say(f"{folder} holds this run, unfinished: it resumes at step {step:,}")
     with show_progress(configs[0].steps, f"{algorithm} {arguments.env}") as progress:
         outcomes = run(configs, folders, arguments, progress)
     for folder, outcome in zip(folders, outcomes, strict=True):
         score = "none" if outcome.score is None else f"{outcome.score:.2f}"
         print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
+
+
+def _resumes_at(config: TrainingConfig, folder: Path) -> int:
+    """The step of the checkpoint in the folder, if it holds this run and that has not ended; else 0."""
+    from bsrs.store.read import checkpoint_step, has_ended, read_config
+
+    try:
+        same = (folder / "config.json").exists() and read_config(folder) == RunSettings.of(config)
+        return checkpoint_step(folder) if same and not has_ended(folder) else 0
+    except BadInput:  # damaged: the run itself says how
+        return 0
 
 
 def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: int) -> TrainingConfig:
@@ -89,6 +111,9 @@ class HowToSweep(SweepOptions):
 @dataclass(frozen=True, kw_only=True)
 class SweepArguments(HowToSweep, SweepLists):
     """A sweep from flags."""
+
+    env_kwargs: tuple[str, ...] = ()
+    """Settings that the makers of the envs take, as KEY=VALUE."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +145,10 @@ def sweep_preset(arguments: PresetArguments) -> None:
 
 
 def _sweep_flags(algorithm: str, arguments: SweepArguments) -> None:
+    for eta in arguments.eta:
+        check_eta(eta)
     lists = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(SweepLists)}
+    lists["env"] = tuple(_with_settings(env, arguments.env_kwargs) for env in arguments.env)
     sweep = SweepConfig(algorithm=algorithm, fields=set_flags(arguments, algorithm), **lists)
     _sweep(sweep, arguments, f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-"))
 
@@ -194,13 +222,24 @@ def _ended(summary: Summary) -> list[str]:
     return words + ([f"{len(summary.problems)} without a result"] if summary.problems else [])
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def _with_settings(env: str, settings: Sequence[str]) -> str:
+    name = with_settings(env, {key: read_value(value) for key, value in map(_pair, settings)})
+    assert isinstance(name, str)
+    return name
+
+
+def _pair(text: str, flag: str = "--env-kwargs") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise BadInput(f"--set {text}: expected NAME=VALUE")
+        raise BadInput(f"{flag} {text}: expected NAME=VALUE")
+    return name, value
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, value = _pair(text, "--set")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a number of thousands of digits
         return name, value
 
 
@@ -208,13 +247,17 @@ def _setting(text: str) -> tuple[str, Any]:
 # Presets.
 
 
-def presets(name: Annotated[str, tyro.conf.Positional] = "") -> None:
+def presets(name: Annotated[str, tyro.conf.Positional] = "", json: bool = False) -> None:
     """List the presets, or print one.
 
     Args:
         name: An algorithm, for the settings that its presets give; or a sweep preset. Empty lists them all.
+        json: Print one JSON document instead.
     """
     rows = {row.name: row for row in algorithms()}
+    if json:
+        _print_presets(name, rows)
+        return
     if name in rows:
         row = rows[name]
         fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
@@ -229,3 +272,18 @@ def presets(name: Annotated[str, tyro.conf.Positional] = "") -> None:
         for row in rows.values():
             print(f"{row.name}: {', '.join(row.presets)}")
         print(f"sweeps: {', '.join(sweep_presets())}")
+
+
+def _print_presets(name: str, rows: Mapping[str, Algorithm]) -> None:
+    """As data: the settings that each preset gives, defaults included."""
+    if name in sweep_presets():
+        print_json({"sweep": name, **tomllib.loads(sweep_presets()[name])})
+        return
+    if name and name not in rows:
+        raise unknown("preset", name, [*rows, *sweep_presets()])
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows.values():
+        fields = [f for f in dataclasses.fields(row.config_class) if f.name not in OWN]
+        values = {field.name: preset_values(row, field) for field in fields}
+        found[row.name] = {each: {key: of[each] for key, of in values.items()} for each in row.presets}
+    print_json({"presets": {name: found[name]} if name else found} | ({} if name else {"sweeps": [*sweep_presets()]}))

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bsrs.config.training import OffPolicyConfig, check_range
+from bsrs.config.training import OffPolicyConfig, check_range, potential_of
 from bsrs.errors import BadInput
+from bsrs.shaping import BOOTSTRAPPED, Shaping, as_scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +13,6 @@ class DQNConfig(OffPolicyConfig):
     """DQN (Mnih et al., 2015) with bootstrapped reward shaping."""
 
     algorithm: ClassVar[str] = "dqn"
-    added_later = (*OffPolicyConfig.added_later, "dueling")
 
     steps: int = 10_000_000
     gamma: float = 0.99
@@ -34,20 +34,22 @@ class DQNConfig(OffPolicyConfig):
     """Epsilon after the fall."""
     max_grad_norm: float = 10.0
     """Largest norm of a gradient; longer ones are scaled down."""
-    atari_network: Literal["nature", "small"] = "nature"
-    """For images: the network of Mnih et al. (2015), or theirs of 2013, which costs a third. Images too small for
-    either get one 3x3 convolution."""
+    network: str = ""
+    """The Q-network: mlp, dueling, nature (Mnih et al., 2015), small (theirs of 2013, a third of the cost), minatar, or
+    MODULE:FACTORY for your own. By default the one that suits the observations."""
     double: bool = False
     """Double DQN: the online network chooses the next action, the target network values it."""
-    dueling: bool = False
-    """Dueling heads (Wang et al., 2016): V and advantages instead of Q."""
     temperature: float = 0.0
     """Above 0, V is the soft maximum tau * logsumexp(Q / tau), in the target and in the potential."""
-    potential: Literal["bootstrapped", "static", "random"] = "bootstrapped"
-    """What eta scales: the current V; the V of the untrained network, kept; or noise."""
+    potential: str = BOOTSTRAPPED
+    """What eta scales: bootstrapped (the agent's own V), or MODULE:NAME of a function of the state."""
+
+    def shaping(self) -> Shaping:
+        return Shaping(as_scale(self.eta), potential_of(self.potential))
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        potential_of(self.potential)
         check_range(self, 0.0, "exploration_fraction", "exploration_initial_eps", "exploration_final_eps", high=1.0)
         check_range(self, 1, "gradient_steps", "target_update_interval")
         check_range(self, 0, "temperature")
@@ -75,16 +77,22 @@ class ActorCriticConfig(OffPolicyConfig):
     """Share of the online network that moves into the target network at each of its updates."""
     n_critics: int = 2
     """Critics per member, of which the smallest counts."""
-    potential: Literal["policy", "replay", "static", "random"] = "policy"
-    """What eta scales: V at the actor's own action (the paper's text); Q at the replayed action for s and at the
-    target's action for s' (the authors' figures); the V of the untrained networks, kept; or noise."""
+    potential: Literal["policy", "replay"] | str = "policy"
+    """Where V is taken: at the actor's own action (the paper's text), or Q at the replayed action for s and at the
+    target's action for s' (the authors' figures). MODULE:NAME is a function of the state in place of V."""
+    actor: str = ""
+    """MODULE:FACTORY of an actor of your own."""
+    critic: str = ""
+    """MODULE:FACTORY of a critic of your own."""
+
+    def shaping(self) -> Shaping:
+        return Shaping(as_scale(self.eta), potential_of(self.potential, "policy", "replay"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        potential_of(self.potential, "policy", "replay")
         check_range(self, 0.0, "tau", high=1.0)
         check_range(self, 1, "n_critics", high=1_000)
-        if self.comparator == "popart":
-            raise BadInput("comparator popart is DQN's only; expected another one")
         if self.gradient_steps < 1 and self.gradient_steps != -1:
             raise BadInput(f"gradient_steps is {self.gradient_steps}; expected at least 1, or -1 for one per env step")
 
@@ -107,8 +115,6 @@ class TD3Config(ActorCriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 1, "policy_delay")
-        if self.comparator == "munchausen":
-            raise BadInput("comparator munchausen needs a policy with probabilities; expected dqn or sac, not td3")
         check_range(self, 0, "target_policy_noise", "target_noise_clip", "exploration_noise")
 
 

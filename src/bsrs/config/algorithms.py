@@ -9,18 +9,17 @@ import dataclasses
 import importlib
 import importlib.metadata
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib.resources import files
-from types import ModuleType
 from typing import Any, TypeVar
 
 from bsrs.config.base import from_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
+from bsrs.naming import import_from_here as import_from_here
 
 PLUGINS = "BSRS_PLUGINS"
 GROUP = "bsrs.algorithms"
@@ -41,7 +40,7 @@ class Algorithm:
     suits: Mapping[str, str]
     """Pattern of kind:env -> the preset that suits it; the first that matches counts."""
     own_presets: Mapping[str, Mapping[str, Any]] | None = None
-    """Name -> fields; None reads the file of the algorithm's name beside this module."""
+    """Name -> fields; None reads the file in `presets/` with the algorithm's name."""
     member_fields: frozenset[str] = frozenset({"eta", "seed"})
     """The fields in which the members of one population may differ."""
     run: str = "bsrs.run:run"
@@ -76,25 +75,23 @@ class Algorithm:
         _load(self.run)(*arguments)
 
 
-def _agent(name: str, summary: str, suits: Mapping[str, str], member_fields: set[str], **how: Any) -> Algorithm:
+def _agent(name: str, summary: str, suits: Mapping[str, str], **how: Any) -> Algorithm:
     """One of the package's own agents, whose classes go by its name."""
     config, agent = f"bsrs.config.agents:{name.upper()}Config", f"bsrs.agents.{name}:{name.upper()}Agent"
-    fields = frozenset({*_MEMBER_FIELDS, *member_fields})
-    return Algorithm(name, summary, config, agent, suits, member_fields=fields, **how)
+    return Algorithm(name, summary, config, agent, suits, **how)
 
 
-# What every one of them takes as a number per member: policy and replay potentials take different passes.
-_MEMBER_FIELDS = {"eta", "seed", "learning_rate", "parts", "control", "potential_network", "n_step"}
-_MEMBER_FIELDS |= {"comparator", "comparator_alpha"}
 _SCREENS = {"atari:*": "atari", "minatar:*": "minatar", "image:*": "image"}
 _DISCRETE = {**_SCREENS, "gym:MountainCar-*": "mountain-car", "*": "classic"}
-_CONTINUOUS = {"gym:Pendulum-*": "pendulum", "image:*": "image", "*": "mujoco"}
-_DQN_FIELDS = {"potential", "double", "target_update_interval"}
+_ROBOTS = "Ant HalfCheetah Hopper Humanoid HumanoidStandup Pusher Reacher Swimmer Walker2d".split()
+_CONTINUOUS = {
+    "gym:Pendulum-*": "pendulum", "image:*": "image", **{f"gym:{name}-*": "mujoco" for name in _ROBOTS}, "*": "small",
+}  # fmt: skip
 
 _ROWS: dict[str, Algorithm] = {
-    "dqn": _agent("dqn", "DQN: Atari, MinAtar, classic control, images", _DISCRETE, _DQN_FIELDS),
-    "sac": _agent("sac", "SAC: Pendulum, MuJoCo", _CONTINUOUS, {"tau"}, populations={"*": 4}),
-    "td3": _agent("td3", "TD3: Pendulum, MuJoCo", _CONTINUOUS, {"tau"}, populations={"*": 4}),
+    "dqn": _agent("dqn", "DQN: Atari, MinAtar, classic control, images", _DISCRETE),
+    "sac": _agent("sac", "SAC: Pendulum, MuJoCo", _CONTINUOUS, populations={"*": 4}),
+    "td3": _agent("td3", "TD3: Pendulum, MuJoCo", _CONTINUOUS, populations={"*": 4}),
     "tabular": Algorithm(
         "tabular",
         "exact value iteration on tabular MDPs",
@@ -114,6 +111,7 @@ def register(
     presets: Mapping[str, Mapping[str, Any]] | None = None,
     suits: Mapping[str, str] | None = None,
     member_fields: Iterable[str] = ("eta", "seed"),
+    like: str = "",
 ) -> Callable[[AgentClass], AgentClass]:
     """Decorator for an agent class: adds the algorithm that `config.algorithm` names.
 
@@ -124,7 +122,10 @@ def register(
         suits: Pattern of kind:env, such as "gym:CartPole-*" -> name of a preset. By default the first suits all.
         member_fields: Fields in which members of one population may differ; leave "eta" and "seed" for one that
             trains any number of members.
+        like: Name of another algorithm whose presets, and envs that they suit, are taken where none are given.
     """
+    if like:
+        presets, suits = presets or find_algorithm(like).presets, suits or find_algorithm(like).suits
     presets = presets or {"default": {}}
 
     def add(agent: AgentClass) -> AgentClass:
@@ -177,24 +178,12 @@ def use_plugin(module: str) -> None:
 
 def _import_plugins() -> None:
     for point in importlib.metadata.entry_points(group=GROUP):
-        point.load()
+        try:
+            point.load()
+        except Exception as error:
+            raise BadInput(f"the installed plugin {point.name!r} cannot be imported: {error}") from error
     for name in filter(None, os.environ.get(PLUGINS, "").split(",")):
         import_from_here(name, "to be a plugin")
-
-
-def import_from_here(name: str, purpose: str) -> ModuleType:
-    """Import a module that is installed or lies in this folder, where the command `bsrs` itself would not look."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise BadInput(f"{name[:80]!r} {purpose} is no name of a module")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {error}") from None
-        where = f"neither installed nor in this folder, {os.getcwd()}"
-        raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 
 
 def first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:

@@ -1,8 +1,6 @@
-"""What every config can do: become plain data, be read back with its types checked, and name itself by a hash."""
+"""Configs as plain data, and back with their types checked."""
 
 import dataclasses
-import hashlib
-import json
 import types
 import typing
 from functools import cache
@@ -12,27 +10,21 @@ from bsrs.errors import BadInput, unknown
 
 Config = TypeVar("Config")
 
+ALSO_CALLED = {
+    "steps": ("max_steps", "total_timesteps", "timesteps"),
+    "learning_rate": ("lr",),
+    "hidden": ("net_arch", "hidden_sizes"),
+    "buffer_size": ("buffer", "replay_size", "memory_size"),
+    "exploration_final_eps": ("eps", "epsilon"),
+    "gamma": ("discount",),
+    "n_envs": ("num_envs",),
+}
+"""Field -> what others call it. Flags take these names too; elsewhere the error says what to write."""
+
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The config as plain data: what `config.json` holds."""
+    """Return the config as plain data: what `config.json` holds."""
     return dataclasses.asdict(config)
-
-
-def identity(config: Any) -> str:
-    """Twelve hex digits that stand for the config's class and every field: equal configs, equal identity."""
-    return identity_of(type(config), to_dict(config))
-
-
-def identity_of(cls: type[Any], data: dict[str, Any]) -> str:
-    """The identity of a config given as plain data, such as an older version may have written.
-
-    Fields in the class's `added_later` do not count at their defaults, so that older runs keep their identity.
-    """
-    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
-    later = getattr(cls, "added_later", ())
-    counted = {name: value for name, value in data.items() if name not in later or value != defaults[name]}
-    text = json.dumps([cls.__name__, counted], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @cache
@@ -46,7 +38,9 @@ def from_dict(cls: type[Config], data: dict[str, Any], where: str = "config") ->
     fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls))}
     for name in data:
         if name not in fields:
-            raise BadInput(f"{where}: {unknown('field', name, fields)}")
+            meant = next((field for field, names in ALSO_CALLED.items() if name in names and field in fields), None)
+            why = f"unknown field {name!r}: it is called {meant} here" if meant else unknown("field", name, fields)
+            raise BadInput(f"{where}: {why}")
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in data:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bsrs.config.training import MOST_STEPS, check_finite, check_range
 from bsrs.errors import BadInput
 
-RunState = Literal["running", "stopped", "finished", "diverged", "failed", "damaged"]
+RunState = Literal["running", "interrupted", "finished", "diverged", "failed", "damaged"]
 
 MOST_RUNS = 1_000_000
 MOST_THREADS = 10_000
@@ -17,14 +17,17 @@ MOST_THREADS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How runs are executed, alone or in a sweep. Nothing here changes what they find, but for rounding."""
+    """How runs are executed, alone or in a sweep. Nothing here changes their results beyond rounding."""
 
     device: str = "cpu"
     """Where the networks live: cpu, cuda, cuda:1, ..."""
+    kernels: Literal["auto", "off"] = "auto"
+    """Compiled gradient steps where there are any (a CPU and built-in networks), or PyTorch for everything."""
     tensorboard: bool = True
     """Write TensorBoard's event files too."""
-    track: tuple[Literal["wandb"], ...] = ()
-    """Report to Weights & Biases as well; with WANDB_MODE=offline nothing leaves this machine."""
+    track: tuple[Literal["tensorboard", "csv", "wandb"], ...] = ()
+    """Where records go as well: tensorboard, csv (metrics.csv in the run's folder), or wandb (Weights & Biases; with
+    WANDB_MODE=offline nothing leaves this machine)."""
 
     def __post_init__(self) -> None:
         check_finite(self)
@@ -36,8 +39,8 @@ class Options:
 class RunOptions(Options):
     """How a run is executed."""
 
-    resume: bool = False
-    """Go on with the unfinished run in the folder."""
+    resume: bool = True
+    """Resume the unfinished run in the folder where it has the same settings. --no-resume refuses it."""
     threads: int = 0
     """Threads of PyTorch; 0 leaves its own choice."""
     checkpoint_every: int = 50_000
@@ -49,9 +52,10 @@ class RunOptions(Options):
         check_range(self, 0, "checkpoint_every", high=MOST_STEPS)
 
     @property
-    def trackers(self) -> tuple[Literal["tensorboard", "wandb"], ...]:
-        """All that are wanted."""
-        return (*(("tensorboard",) if self.tensorboard else ()), *self.track)
+    def trackers(self) -> tuple[Literal["tensorboard", "csv", "wandb"], ...]:
+        """All that are wanted, each once."""
+        first: tuple[Literal["tensorboard"], ...] = ("tensorboard",) if self.tensorboard else ()
+        return tuple(dict.fromkeys((*first, *self.track)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,17 @@ class TableProblem(Problem):
     map: str = "paper"
     """A named map (paper, corridor, two-rooms, four-rooms, cliff), a size such as 20x20, rows of letters ("SFF FWG") or
     a text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
+    mdp: str = ""
+    """A table of your own instead of a map: a .npz or .json file with transitions and rewards, or MODULE:FUNCTION."""
     json: bool = False
     """Print one JSON document instead of a table."""
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        if self.mdp and self.map != TableProblem.map:
+            raise BadInput(f"--map {self.map} and --mdp {self.mdp} are both given; expected one of them")
+        return self.mdp or self.map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +46,8 @@ class SolveTable(TableProblem):
     """Solve one table exactly."""
 
     eta: tuple[float | str, ...] = ()
-    """Shape-scales, one solution for each: numbers, or aitken, anderson, spectral (they choose themselves)."""
+    """Shape-scales, one solution for each: numbers, or rules that choose it in every step: auto (which is anderson),
+    aitken, aitken-states, anderson, spectral."""
     method: Literal["iterate", "midrange", "mpi", "auto"] | None = None
     """The paper's iteration (taken if etas are given), or the solver that never needs much more than plain value
     iteration and mostly far less (auto, taken if none is given)."""

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from bsrs.errors import BadInput
-from bsrs.shaping import Constant, as_scale
+from bsrs.naming import is_object_name
+from bsrs.scales import check_eta
+from bsrs.shaping import BOOTSTRAPPED, Shaping, as_scale
 
 MOST_STEPS = 10**12
 MOST_WEIGHTS = 10**9
-
-Control = Literal["none", "scaled", "exact", "learning-rate", "faster-target", "rescaled"]
-Comparator = Literal["none", "advantage", "persistent", "munchausen", "minto", "centering", "popart"]
-Parts = Literal["cab", "ca", "cb", "ab", "c", "a", "b", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +20,12 @@ class TrainingConfig:
     """One run of one member: everything that its records depend on, and nothing else."""
 
     algorithm: ClassVar[str]
-    added_later: ClassVar[tuple[str, ...]] = ()
-    """Fields that older configs lack: at their defaults they do not count for a run's identity."""
 
     env: str
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: float | str = 0.0
-    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
+    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS, piecewise:STEP=ETA,STEP=ETA, or
+    MODULE:NAME for your own."""
     seed: int = 0
     """Every random draw of the run comes from named streams of this seed."""
     steps: int
@@ -42,14 +39,11 @@ class TrainingConfig:
     eval_episodes: int = 10
     """Greedy episodes of one evaluation, raw scores."""
 
-    @classmethod
-    def upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """A config that an older version wrote, in today's terms."""
-        return data
-
     def __post_init__(self) -> None:
         check_finite(self)
-        as_scale(self.eta)
+        if not isinstance(self.eta, (int, float, str)):
+            raise BadInput(f"eta is a {type(self.eta).__name__}; a config holds a number or text: DQN.of takes objects")
+        check_eta(self.eta)
         if not self.env.isprintable() or not 0 < len(self.env) <= 200:
             raise BadInput(f"env is {self.env[:40]!r}; expected a name of up to 200 printable characters")
         check_range(self, 1, "steps", "log_every", high=MOST_STEPS)
@@ -61,8 +55,6 @@ class TrainingConfig:
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(TrainingConfig):
     """A run that learns from a replay, with a target network: what DQN, TD3 and SAC share."""
-
-    added_later: ClassVar[tuple[str, ...]] = ("parts", "control", "comparator", "comparator_alpha", "n_step")
 
     gamma: float
     """Discount factor."""
@@ -81,42 +73,27 @@ class OffPolicyConfig(TrainingConfig):
     hidden: tuple[int, ...]
     """Hidden layers of each network."""
     potential_network: Literal["online", "target", "split"] = "online"
-    """The networks that the potential asks. split: the online one for V(s), the target network for V(s').
-    eta = auto mixes the two itself."""
-    parts: Parts = "cab"
-    """The parts of BSRS to keep: c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network
-    into the bootstrap. All three are BSRS; see docs/why-it-works.md."""
-    control: Control = "none"
-    """Instead of shaping, a control at the same eta. scaled: reward / (1+eta); exact: -eta*Q(s,a) in place of
-    -eta*V(s); learning-rate: times 1+eta; faster-target: a target network as fast as shaping would make it;
-    rescaled: learning rate times 1+eta and reward / (1+eta)."""
-    comparator: Comparator = "none"
-    """Besides or instead of shaping, what the field does. advantage: advantage learning; persistent: its persistent
-    form; munchausen: scaled log-policy on the reward; minto: the least of the online and the target network in the
-    bootstrap; centering: rewards without their mean; popart: networks that learn normalised targets (DQN)."""
-    comparator_alpha: float = 0.9
-    """Weight of the action gap in advantage, persistent and munchausen: as published; eta/(1+eta) matches shaping."""
+    """The network that V comes from. split: the online network for V(s), the target network for V(s')."""
     n_step: int = 1
     """Steps over which rewards are summed before the bootstrap."""
-    random_period: int = 1_000
-    """Env steps after which the random potential is drawn anew."""
     terminal: Literal["zero", "keep"] = "zero"
     """Potential of terminal states: zero, as policy invariance needs, or kept, as in the authors' code."""
+    activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "relu"
+    """Activation of the built-in networks for flat observations."""
+    layer_norm: bool = False
+    """Put a LayerNorm before every activation of the built-in networks for flat observations."""
 
-    @classmethod
-    def upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
-        if data.get("potential") != "rescaled":
-            return data
-        return {**data, "potential": "bootstrapped", "control": "rescaled"}  # it was called a potential once
+    def shaping(self) -> Shaping:
+        """Return the shaping that the settings ask for. Names of your own objects are looked up here."""
+        return Shaping(as_scale(self.eta))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 0.0, "gamma", high=1.0)
-        check_range(self, 1, "buffer_size", "train_freq", "random_period", "n_step", high=MOST_STEPS)
+        check_range(self, 1, "buffer_size", "train_freq", "n_step", high=MOST_STEPS)
         check_range(self, 0, "learning_starts", high=MOST_STEPS)
         check_range(self, 1, "batch_size", high=1_000_000)
         check_range(self, -1, "gradient_steps", high=1_000_000)
-        check_range(self, 0.0, "comparator_alpha", high=1.0)
         check_range(self, 0, "learning_rate", above=True)
         if not 0 < len(self.hidden) <= 100 or min(self.hidden) < 1 or max(self.hidden) > 100_000:
             expected = "the sizes of 1 to 100 layers, each from 1 to 100000"
@@ -125,19 +102,16 @@ class OffPolicyConfig(TrainingConfig):
         if weights > MOST_WEIGHTS:
             what = f"hidden is {str(self.hidden)[:80]}: that is {weights:,} weights"
             raise BadInput(f"{what}; expected at most {MOST_WEIGHTS:,}")
-        if self.control != "none":
-            self._check_control()
-        if self.comparator == "centering" and self.gamma == 1:
-            raise BadInput("comparator centering has gamma 1; expected gamma below 1, or the mean has no potential")
 
-    def _check_control(self) -> None:
-        scale = as_scale(self.eta)
-        if not isinstance(scale, Constant) or not scale.eta > -1:
-            raise BadInput(f"control {self.control} has eta {self.eta!r}; expected a constant number above -1")
-        if self.parts != "cab":
-            raise BadInput(
-                f"control {self.control} has parts {self.parts!r}; expected the default, a control has no parts"
-            )
+
+def potential_of(setting: str, *others: str) -> str:
+    """The setting where it says what takes the place of V; `others` say something else. BadInput for anything else."""
+    if is_object_name(setting):
+        return setting
+    if setting not in (BOOTSTRAPPED, *others):
+        known = ", ".join(others or (BOOTSTRAPPED,))
+        raise BadInput(f"potential is {setting[:80]!r}; expected {known}, or MODULE:NAME of your own")
+    return BOOTSTRAPPED
 
 
 def check_finite(config: Any) -> None:
@@ -160,3 +134,12 @@ def check_range(config: Any, low: float, *names: str, high: float = float("inf")
         if not low <= value <= high:
             expected = f"at least {low:g}" if value < low and high > 1 else f"between {low:g} and {high:g}"
             raise BadInput(f"{name} is {value}; expected {expected}")
+
+
+def check_default(config: Any, *names: str) -> None:
+    """BadInput if a named field is not as it is by default: for variants of an algorithm that lack an option."""
+    for field in dataclasses.fields(config):
+        if field.name in names and getattr(config, field.name) != field.default:
+            raise BadInput(
+                f"{field.name} is {getattr(config, field.name)}; {config.algorithm} has {field.default} only"
+            )

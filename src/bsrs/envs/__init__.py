@@ -2,6 +2,6 @@
 
 from bsrs.envs.catalogue import known_envs, make
 from bsrs.envs.spec import EnvSpec, require_continuous, require_discrete
-from bsrs.envs.vector import Envs, Step
+from bsrs.envs.vector import Buffers, Envs, Episode
 
-__all__ = ["EnvSpec", "Envs", "Step", "known_envs", "make", "require_continuous", "require_discrete"]
+__all__ = ["Buffers", "EnvSpec", "Envs", "Episode", "known_envs", "make", "require_continuous", "require_discrete"]

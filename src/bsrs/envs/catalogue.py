@@ -1,10 +1,11 @@
 """From a name to running envs: which kind a name stands for, and what is said when there is none."""
 
+import importlib.util
 import re
+import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,13 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from bsrs.envs.given import given_env, module_env
+from bsrs.envs.actions import Actions
+from bsrs.envs.given import given_env, module_env, split_settings
 from bsrs.envs.observations import Observations
 from bsrs.envs.single import GymSingle, Single
 from bsrs.envs.spec import EnvSpec, Kind
 from bsrs.envs.vector import Envs
-from bsrs.errors import BadInput, MissingExtra, optional
+from bsrs.errors import BadInput, MissingExtra, nearest, optional
 
 _ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
 _MINATAR = {
@@ -55,21 +57,67 @@ def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
         return lambda: _minatar(env)
     if maker := given_env(env):
         return lambda: _gym(env, maker())
-    if ":" in env:
-        found = module_env(env)
-        return lambda: _gym(env, _made(found, render) if isinstance(found, str) else _shown(found, render))
-    if _ATARI.fullmatch(env) and not _register_atari():
-        raise MissingExtra(f"env {env!r}", "atari")
-    if env not in gymnasium.registry:
+    name, settings = split_settings(env)
+    if ":" in name:
+        found = module_env(name)
+        if not isinstance(found, str):
+            return lambda: _gym(env, _built(env, partial(found, **settings), render))
+        name = found
+    if _ATARI.fullmatch(name) and not _register_atari():
+        raise MissingExtra(f"env {name!r}", "atari")
+    if name not in gymnasium.registry:
         _register_atari()
-    if env not in gymnasium.registry:
-        near = get_close_matches(env, known_envs(), n=3, cutoff=0.75)
-        hint = "expected an id of Gymnasium's, or module:Id for your own"
-        hint = f"did you mean {' or '.join(near)}?" if near else hint
-        raise BadInput(f"unknown env {env!r}: {hint}")
-    if _is_atari(gymnasium.registry[env]):
-        return lambda: _atari(env, training)
-    return lambda: _gym(env, _made(env, render))
+    if name not in gymnasium.registry:
+        raise BadInput(f"unknown env {name!r}: {_hint(name)}")
+    if _is_atari(gymnasium.registry[name]):
+        if settings:
+            raise BadInput(f"env {env!r} is an Atari game, whose settings are those of the paper; expected {name}")
+        return lambda: _atari(name, training)
+    return lambda: _gym(env, _registered(env, name, settings, render))
+
+
+# ids -> the package that has them, and the module that registers them. Only what people use with Gymnasium.
+_PACKAGES = {
+    r"MiniGrid-|BabyAI-": ("minigrid", "minigrid"),
+    r"(highway|merge|roundabout|parking|intersection|racetrack|exit|u-turn|two-way|lane-keeping)-": (
+        "highway-env", "highway_env",
+    ),
+    r"Meta-World/": ("metaworld", "metaworld"),
+    r"Fetch|HandReach|HandManipulate|PointMaze|AntMaze|Adroit|FrankaKitchen": (
+        "gymnasium-robotics", "gymnasium_robotics",
+    ),
+    r"popgym-": ("popgym", "popgym"),
+    r"FlappyBird-": ("flappy-bird-gymnasium", "flappy_bird_gymnasium"),
+    r"mo-|deep-sea-treasure|resource-gathering|minecart-|fruit-tree|water-reservoir|four-room": (
+        "mo-gymnasium", "mo_gymnasium",
+    ),
+    r"Panda": ("panda-gym", "panda_gym"),
+    r"MiniWorld-": ("miniworld", "miniworld"),
+    r"gym_pusht/": ("gym-pusht", "gym_pusht"),
+    r"PyFlyt/": ("PyFlyt", "PyFlyt.gym_envs"),
+    r"Vizdoom": ("vizdoom", "vizdoom.gymnasium_wrapper"),
+    r"dm_control/": ("shimmy[dm-control]", "shimmy"),
+    r"bsuite/": ("shimmy[bsuite]", "shimmy"),
+    r"stocks-v|forex-v": ("gym-anytrading", "gym_anytrading"),
+    r"TradingEnv": ("gym-trading-env", "gym_trading_env"),
+    r"rware-": ("rware", "rware"),
+    r"Foraging-": ("lbforaging", "lbforaging"),
+    r"Safety": ("safety-gymnasium", "safety_gymnasium"),
+    r"tetris_gymnasium/": ("tetris-gymnasium", "tetris_gymnasium.envs.tetris"),
+}  # fmt: skip
+
+
+def _hint(name: str) -> str:
+    """What to do about an id that nobody has registered."""
+    for ids, (package, module) in _PACKAGES.items():
+        if re.match(ids, name):
+            installed = importlib.util.find_spec(module.partition(".")[0]) is not None
+            first = (
+                "prefix it with its module" if installed else f"pip install {package}, and prefix it with its module"
+            )
+            return f"{first}: {module}:{name}"
+    near = nearest(name, known_envs(), cutoff=0.75)
+    return f"did you mean {near}?" if near else "expected an id of Gymnasium's, or module:Id for your own"
 
 
 def _register_atari() -> bool:
@@ -103,11 +151,21 @@ def _minatar(env: str) -> Built:
     return _spec("minatar", images, n_actions=single.n_actions), single
 
 
-def _gym(env: str, made: gymnasium.Env[Any, Any]) -> Built:
-    observations = Observations.of(env, made.observation_space)
+def _gym(env: str, made: Any) -> Built:
+    if not isinstance(made, gymnasium.Env):
+        what = f"{type(made).__module__}.{type(made).__qualname__}"
+        raise BadInput(f"env {env!r} made a {what}; expected a gymnasium.Env: the package shimmy converts envs of gym")
+    spaces = {name: getattr(made, name, None) for name in ("observation_space", "action_space")}
+    if missing := [name for name, space in spaces.items() if not isinstance(space, gymnasium.Space)]:
+        raise BadInput(f"env {env!r} has no {missing[0]}; expected one of gymnasium.spaces, set in its __init__")
+    observations, actions = Observations.of(env, spaces["observation_space"]), Actions.of(env, spaces["action_space"])
     kind: Kind = "image" if len(observations.shape) == 3 else "gym"
-    spec = _spec(kind, observations, **_actions(env, made.action_space))
-    return spec, GymSingle(made, observations, spec.first_action)
+    first = int(actions.space.start) if isinstance(actions.space, Discrete) else 0
+    spec = _spec(
+        kind, observations, n_actions=actions.n, action_low=actions.low, action_high=actions.high, first_action=first,
+        actions=actions,
+    )  # fmt: skip
+    return spec, GymSingle(made, observations, actions)
 
 
 def _channels_first(env: str, shape: tuple[int, int, int], brightest: int) -> Observations:
@@ -118,33 +176,34 @@ def _spec(kind: Kind, read: Observations, **fields: Any) -> EnvSpec:
     return EnvSpec(read.env, kind, read.shape, read.dtype, read.scale, observations=read, **fields)
 
 
-def _made(env: str, render: bool) -> gymnasium.Env[Any, Any]:
+def _registered(env: str, name: str, settings: dict[str, Any], render: bool) -> Any:
+    """An env of Gymnasium's registry."""
     try:
         with warnings.catch_warnings():
             # The paper's envs have newer versions; which one is wanted is the user's choice.
             warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
-            return _shown(partial(gymnasium.make, env, disable_env_checker=True), render)
+            return _built(env, partial(gymnasium.make, name, disable_env_checker=True, **settings), render)
     except gymnasium.error.DependencyNotInstalled as error:
-        module = str(gymnasium.registry[env].entry_point)
+        module = str(gymnasium.registry[name].entry_point)
         extra = next((extra for start, extra in _EXTRA_OF.items() if module.startswith(start)), None)
         if extra is None:
             raise BadInput(f"env {env!r} cannot be made: {error}") from None
         raise MissingExtra(f"env {env!r}", extra) from None
-    except (gymnasium.error.Error, ImportError) as error:
-        raise BadInput(f"env {env!r} cannot be made: {error}") from None
 
 
-def _shown(make: Callable[..., Any], render: bool) -> Any:
-    """The env, one that can be drawn where that is wanted and it has the option, which one's own may lack."""
+def _built(env: str, make: Callable[..., Any], render: bool) -> Any:
+    """Make the env, with rendering where it is wanted and the env supports it."""
     if render:
         with suppress(TypeError):
             return make(render_mode="rgb_array")
-    return make()
-
-
-def _actions(env: str, space: Any) -> dict[str, Any]:
-    if isinstance(space, Discrete):
-        return {"n_actions": int(space.n), "first_action": int(space.start)}
-    if isinstance(space, Box) and len(space.shape) == 1:
-        return {"action_low": tuple(map(float, space.low)), "action_high": tuple(map(float, space.high))}
-    raise BadInput(f"env {env!r} has the action space {space}; expected discrete actions or a vector of numbers")
+    try:
+        return make()
+    except (BadInput, gymnasium.error.DependencyNotInstalled):
+        raise
+    except gymnasium.error.Error as error:
+        raise BadInput(f"env {env!r} cannot be made: {error}") from None
+    except (Exception, SystemExit) as error:  # whatever an env may do
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {str(error).strip() or 'without a word'}"
+        hint = "; --env-kwargs KEY=VALUE gives it settings" if isinstance(error, TypeError) else ""
+        raise BadInput(f"env {env!r} cannot be made: {what} ({where.filename}:{where.lineno}){hint}") from error

@@ -15,8 +15,8 @@ def spec_of(env: str) -> EnvSpec:
     """What there is to know of an env before it is used; it is made once to see."""
     envs = make(env, 1, 0, training=True)
     envs.close()
-    if envs.spec.observations and envs.spec.observations.note:
-        say(envs.spec.observations.note)
+    for note in envs.spec.notes:
+        say(note)
     return envs.spec
 
 

@@ -1,13 +1,13 @@
 """Envs that are no id of Gymnasium's registry: modules, objects and functions of the user's own."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import gymnasium
 
-from bsrs.config.algorithms import import_from_here
 from bsrs.errors import BadInput, unknown
+from bsrs.naming import import_from_here, is_literal, read_arguments
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Maker: TypeAlias = Callable[[], Env]
@@ -39,6 +39,33 @@ def env_name(env: str | Env | Maker) -> str:
     return name
 
 
+def with_settings(env: str | Env | Maker, settings: Mapping[str, Any]) -> str | Env | Maker:
+    """The env's name with settings that its maker takes: `Id(key=value)`."""
+    if not settings:
+        return env
+    if not isinstance(env, str):
+        raise BadInput("env_kwargs go with the id of an env; expected them in the function that makes yours")
+    if env.endswith(")"):
+        raise BadInput(f"env {env!r} has settings already; expected them there, or as env_kwargs")
+    for key, value in settings.items():
+        if not key.isidentifier() or not is_literal(value):
+            raise BadInput(
+                f"env_kwargs has {key}={str(value)[:40]}; expected names with numbers, text or lists of them"
+            )
+    return f"{env}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+
+
+def split_settings(env: str) -> tuple[str, dict[str, Any]]:
+    """The way back from `with_settings`."""
+    name, bracket, rest = env.partition("(")
+    if not bracket:
+        return env, {}
+    try:
+        return name, read_arguments(bracket + rest)
+    except (ValueError, SyntaxError):
+        raise BadInput(f"env {env[:80]!r} cannot be read; expected settings as in Id(key=1, other='text')") from None
+
+
 def given_env(name: str) -> Maker | None:
     """The function behind a name of `env_name`'s; None for every other name."""
     if not name.startswith(_PREFIX):
@@ -56,19 +83,26 @@ def module_env(env: str) -> str | Maker:
     module = import_from_here(module_name, f"for the env {env!r}")
     if name in gymnasium.registry:
         return name
-    found = getattr(module, name, None)
+    found = getattr(module, name, None) if name else None
     if callable(found):
         return found  # type: ignore[no-any-return]
-    own = []
-    for key, spec in gymnasium.registry.items():
-        entry = spec.entry_point
-        where = entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
-        own += [key] if where == module_name else []
+    own = sorted(id for id, spec in gymnasium.registry.items() if _belongs(spec.entry_point, module_name))
+    classes = [key for key, part in vars(module).items() if isinstance(part, type) and issubclass(part, gymnasium.Env)]
+    own += sorted(key for key in classes if vars(module)[key].__module__ == module_name)
     if not own:
         raise BadInput(
-            f"the module {module_name!r} has no env {name!r}: it calls no gymnasium.register(id={name!r}, ...)"
+            f"the module {module_name!r} has no env {name!r}: it calls no gymnasium.register(id={name!r}, ...);"
+            " what a package registers with the older gym, shimmy's GymV21Environment-v0 converts"
         )
+    if not name:
+        raise BadInput(f"which env of the module {module_name!r}? It has {', '.join(own)}")
     raise unknown(f"env of the module {module_name!r}", name, own)
+
+
+def _belongs(entry_point: Any, module: str) -> bool:
+    """Whether an env is made by that module or package."""
+    where = entry_point.partition(":")[0] if isinstance(entry_point, str) else str(entry_point.__module__)
+    return f"{where}.".startswith(f"{module}.")
 
 
 def _copies_of(env: Env) -> Maker:

@@ -1,17 +1,24 @@
 """One copy of an env, whatever its kind: what `Envs` drives, and the Gymnasium kind of it."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
+from bsrs.envs.actions import Actions
 from bsrs.envs.observations import Observations
 from bsrs.errors import BadInput, EnvFault
 
+LARGEST_REWARD = 1e30
+"""Squares and sums of rewards must fit into single precision for a while."""
+
 Obs = NDArray[Any]
 Action = Any  # an int, or a float vector
+Statistics = dict[str, NDArray[Any]]
 
 
 class TimeStep(NamedTuple):
@@ -40,47 +47,129 @@ class Single(Protocol):
     def reset(self, seed: int | None) -> Obs: ...
     def send(self, action: Action) -> None: ...
     def receive(self) -> TimeStep: ...
+    def statistics(self) -> Statistics: ...
+    def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None: ...
     def render(self) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
+
+
+class NoStatistics:
+    """What copies have in common that remember nothing from one episode to the next."""
+
+    def statistics(self) -> Statistics:
+        return {}
+
+    def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None:
+        """Nothing to load."""
 
 
 class GymSingle:
     seed_every = 1
 
-    def __init__(self, env: gymnasium.Env[Any, Any], observations: Observations, first_action: int) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], observations: Observations, actions: Actions) -> None:
         self._env = env
         self._name = observations.env
-        self._observations = observations
-        self._shape, self._is_array = observations.shape, observations.axes is not None
-        self._first_action = first_action
+        self._observations, self._actions = observations, actions
+        self._shape, self._is_array = observations.shape, observations.is_array
+        self._as_it_is = isinstance(actions.space, Discrete) and actions.space.start == 0
         self._action: Action = None
 
     def reset(self, seed: int | None) -> Obs:
-        obs, _ = self._env.reset(seed=seed)
-        return self._read(obs)
+        try:
+            begun = self._env.reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+                expected = "def reset(self, *, seed=None, options=None)"
+                raise self._wrong("its reset takes no seed", expected) from error
+            raise self._broke("reset", error) from error
+        if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[1], dict)):
+            raise self._wrong("its reset returns the observation alone", f"obs, info; {OLD_API}")
+        return self._read(begun[0])
 
     def send(self, action: Action) -> None:
-        self._action = action + self._first_action if self._first_action else action
+        self._action = action if self._as_it_is else self._actions.own(action)
 
     def receive(self) -> TimeStep:
-        obs, reward, terminated, truncated, _ = self._env.step(self._action)
-        reward = float(reward)
-        if not math.isfinite(reward):
-            raise EnvFault(f"env {self._name!r} gave the reward {reward}; expected a finite number")
+        try:
+            answer = self._env.step(self._action)
+        except (Exception, SystemExit) as error:
+            if "to unpack (expected 5" in str(error):  # a wrapper that found four
+                raise self._wrong(*FOUR_VALUES) from error
+            raise self._broke("step", error) from error
+        try:
+            obs, reward, terminated, truncated, _ = answer
+        except (TypeError, ValueError) as error:
+            raise self._wrong(*FOUR_VALUES) from error
+        if type(reward) is not float:
+            reward = self._number(reward)
+        if not abs(reward) <= LARGEST_REWARD:
+            raise EnvFault(
+                f"env {self._name!r} gave the reward {reward}; expected a finite number up to {LARGEST_REWARD:g}"
+            )
         obs = self._read(obs)
         # At the time limit Gymnasium may say both: the end of the task is the stronger word.
         truncated = bool(truncated and not terminated)
         terminated = bool(terminated)
         return TimeStep(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
 
+    def _number(self, reward: Any) -> float:
+        """The reward as a float, or BadInput."""
+        shape = np.shape(reward)
+        if shape and math.prod(shape) > 1:
+            how = "mo_gymnasium's LinearReward weighs them, gymnasium.wrappers.TransformReward does anything"
+            raise self._wrong(f"its reward is a vector of {math.prod(shape)} numbers", f"one number: {how}")
+        try:
+            return float(np.asarray(reward).reshape(()) if shape else reward)
+        except (TypeError, ValueError):
+            raise self._wrong(f"its reward is {str(reward)[:40]!r}", "a number") from None
+
+    def _wrong(self, what: str, expected: str) -> BadInput:
+        return BadInput(f"env {self._name!r} cannot be used, for {what}; expected {expected}")
+
+    def _broke(self, method: str, error: BaseException) -> EnvFault:
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        return EnvFault(f"env {self._name!r} failed in {method}: {what}")
+
     def _read(self, raw: Any) -> Obs:
         as_it_is = self._is_array and type(raw) is np.ndarray and raw.shape == self._shape
-        obs = raw if as_it_is else self._observations.one(raw)
-        # For the few numbers of a vector, a plain sum is four times as quick as np.isfinite(obs).all().
-        finite = math.isfinite(sum(obs.tolist())) if len(self._shape) == 1 else bool(np.isfinite(obs).all())
+        try:
+            obs = raw if as_it_is else self._observations.one(raw)
+            # For the few numbers of a vector, a plain sum is four times as quick as np.isfinite(obs).all().
+            finite = math.isfinite(sum(obs.tolist())) if len(self._shape) == 1 else bool(np.isfinite(obs).all())
+        except EnvFault:
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise EnvFault(
+                f"env {self._name!r} gave the observation {_short(raw)}; its space is {self._observations.space}"
+            ) from error
         if not finite:
             raise EnvFault(f"env {self._name!r} gave an observation that is not finite: {obs}")
         return obs
+
+    def statistics(self) -> Statistics:
+        """The running statistics of Gymnasium's wrappers, such as NormalizeReward: they outlive episodes."""
+        found: Statistics = {}
+        for depth, wrapper in enumerate(_wrappers(self._env)):
+            for name in RUNNING & vars(wrapper).keys():
+                part = vars(wrapper)[name]
+                numbers = (
+                    {"": part} if isinstance(part, np.ndarray) else {f".{key}": vars(part)[key] for key in MOMENTS}
+                )
+                found |= {f"{depth}.{name}{key}": np.array(value) for key, value in numbers.items()}
+        return found
+
+    def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None:
+        """Go back to the statistics that were saved; with `freeze` they stay as they are until the next call."""
+        wrappers = list(_wrappers(self._env))
+        for key, value in statistics.items():
+            depth, name, *moment = key.split(".")
+            wrapper = wrappers[int(depth)]
+            holder, attribute = (getattr(wrapper, name), moment[0]) if moment else (wrapper, name)
+            now = (
+                value.copy() if value.ndim else value.item() if type(getattr(holder, attribute)) is float else value[()]
+            )
+            setattr(holder, attribute, now)
+            wrapper.update_running_mean = not freeze
 
     def render(self) -> NDArray[np.uint8]:
         if self._env.render_mode is None:
@@ -89,3 +178,21 @@ class GymSingle:
 
     def close(self) -> None:
         self._env.close()
+
+
+RUNNING = {"obs_rms", "return_rms", "discounted_reward"}
+MOMENTS = ("mean", "var", "count")
+OLD_API = "it has the API of Gym before 0.26, which the package shimmy converts (GymV21CompatibilityV0)"
+FOUR_VALUES = "its step does not return five values", f"obs, reward, terminated, truncated, info; {OLD_API}"
+
+
+def _wrappers(env: gymnasium.Env[Any, Any]) -> Iterator[Any]:
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+
+
+def _short(value: Any) -> str:
+    """What an env returned, in a few words."""
+    text = f"{len(value)} items" if isinstance(value, tuple) else f"{type(value).__name__} {value!r}"
+    return text if len(text) <= 80 else f"{text[:80]}..."

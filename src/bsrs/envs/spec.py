@@ -2,8 +2,11 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from numpy.typing import NDArray
+
+from bsrs.envs.actions import Actions
 from bsrs.envs.observations import Observations
 from bsrs.errors import BadInput
 
@@ -34,6 +37,17 @@ class EnvSpec:
     """What the env itself calls the first of its discrete actions."""
     observations: Observations | None = field(default=None, compare=False, repr=False)
     """How the env's own observations become arrays of `obs_shape`."""
+    actions: Actions | None = field(default=None, compare=False, repr=False)
+    """How an agent's actions become the env's own; None where they are the same."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know about how observations and actions are read."""
+        return [part.note for part in (self.observations, self.actions) if part and part.note]
+
+    def own_actions(self, actions: NDArray[Any]) -> Any:
+        """A batch of an agent's actions in the env's own form."""
+        return actions if self.actions is None else self.actions.own_batch(actions)
 
     @property
     def is_image(self) -> bool:
@@ -68,5 +82,8 @@ def require_continuous(spec: EnvSpec) -> tuple[tuple[float, ...], tuple[float, .
             " (DQN takes discrete ones)"
         )
     if not all(map(math.isfinite, spec.action_low + spec.action_high)):
-        raise BadInput(f"env {spec.env!r} has unbounded actions; expected a finite low and high for each of them")
+        raise BadInput(
+            f"env {spec.env!r} has unbounded actions; expected a finite low and high for each of them:"
+            " gymnasium.wrappers.TransformAction can give them"
+        )
     return spec.action_low, spec.action_high

@@ -1,4 +1,4 @@
-"""`Envs`: n copies of one env for one member, with the state that makes a stopped run continue bit for bit."""
+"""`Envs`: n copies of one env for one member, with the state that an interrupted run needs to resume exactly."""
 
 from __future__ import annotations
 
@@ -10,31 +10,46 @@ from numpy.typing import NDArray
 
 from bsrs.envs.single import Single
 from bsrs.envs.spec import EnvSpec
-from bsrs.errors import BadInput, EnvFault
+from bsrs.errors import BadInput, say
 from bsrs.rng import stream_seed
 
 Arrays = dict[str, NDArray[Any]]
 
 
-class Step(NamedTuple):
-    """One step of n copies. The arrays are the caller's to keep, but not to write into: two may be the same."""
+class Episode(NamedTuple):
+    """A real episode that has ended; of Atari that is the whole game, over all its lives."""
+
+    score: float
+    """The sum of its raw rewards."""
+    length: int
+    """Steps of the agent."""
+
+
+class Buffers(NamedTuple):
+    """Where the outcome of a step is written. With n copies, the first axis is n."""
 
     obs: NDArray[Any]  # (n, *obs_shape)
-    """To act on next: the first of a new episode where one ended."""
-    final_obs: NDArray[Any]  # (n, *obs_shape)
-    """The true next observation of this transition: what belongs to its reward."""
+    """To act on next: the first observation of a new episode where one ended."""
+    next_obs: NDArray[Any]  # (n, *obs_shape)
+    """The true next observation of this transition: the one that belongs to its reward."""
     reward: NDArray[np.float32]  # (n,)
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,)
-    episode_env: NDArray[np.int64]  # (k,)
-    """Which copies finished a real episode in this step; of Atari that is the whole game, over all its lives."""
-    episode_return: NDArray[np.float64]  # (k,)
-    """Their raw scores."""
-    episode_length: NDArray[np.int64]  # (k,)
-    """Their lengths in steps of the agent."""
 
+    @staticmethod
+    def empty(spec: EnvSpec, *shape: int) -> Buffers:
+        """Make buffers of a `shape` such as (n,), or (P, n) for P members."""
+        return Buffers(
+            np.empty((*shape, *spec.obs_shape), spec.obs_dtype),
+            np.empty((*shape, *spec.obs_shape), spec.obs_dtype),
+            np.empty(shape, np.float32),
+            np.empty(shape, np.bool_),
+            np.empty(shape, np.bool_),
+        )
 
-_NO_EPISODES = (np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.int64))
+    def of(self, member: int) -> Buffers:
+        """Return one member's part, as views."""
+        return Buffers(*(array[member] for array in self))
 
 
 class Envs:
@@ -47,51 +62,45 @@ class Envs:
     def __init__(self, spec: EnvSpec, copies: Sequence[Single], seed: int) -> None:
         self.spec = spec
         self.n = len(copies)
-        self._shape = (self.n, *spec.obs_shape)
         self.seed = seed
+        self.write_into(Buffers.empty(spec, self.n))
         self._copies = list(copies)
         self._episode = [-1] * self.n
         self._actions: list[list[Any]] = [[] for _ in copies]
         self._return = [0.0] * self.n
-        self._obs: NDArray[Any] | None = None
+
+    def write_into(self, buffers: Buffers) -> None:
+        """Write the outcome of every step into these buffers from now on."""
+        self.buffers = buffers
+        self._numbers = buffers.reward, buffers.terminated, buffers.truncated
 
     def reset(self) -> NDArray[Any]:
         """Begin the next episode in every copy."""
-        obs = np.empty(self._shape, self.spec.obs_dtype)
         for i in range(self.n):
-            obs[i] = self._begin_next(i)
-        self._obs = obs
-        return obs
+            self.buffers.obs[i] = self._begin_next(i)
+        return self.buffers.obs
 
-    def step(self, action: NDArray[Any]) -> Step:
-        """Act in every copy. `action` is (n,) integers, or (n, k) floats in the env's own units."""
+    def step(self, action: NDArray[Any]) -> list[Episode]:
+        """Act in every copy, and return the real episodes that ended.
+
+        `action` is (n,) integers, or (n, k) floats in the env's own units.
+        """
+        obs, next_obs, _, _, _ = self.buffers
+        rewards, terminateds, truncateds = self._numbers
+        ended: list[Episode] = []
         for copy, past, one in zip(self._copies, self._actions, self.unpacked(action), strict=True):
             copy.send(one)  # Atari's copies work in threads of their own until they are asked
             past.append(one)
-        outcomes = [copy.receive() for copy in self._copies]
-        final_obs = np.empty(self._shape, self.spec.obs_dtype)
-        begun = []  # copies whose next observation is the first of something: a game or a life
-        for i, outcome in enumerate(outcomes):
-            final_obs[i] = outcome.final_obs
-            self._return[i] += outcome.score
-            if outcome.over or outcome.obs is not outcome.final_obs:
-                begun.append(i)
-        obs, episodes = final_obs, _NO_EPISODES
-        if begun:
-            obs = final_obs.copy()
-            episodes = self._finished([i for i in begun if outcomes[i].over])
-            for i in begun:
-                obs[i] = self._begin_next(i) if outcomes[i].over else outcomes[i].obs
-        self._obs = obs
-        _, _, reward, terminated, truncated, _, _ = zip(*outcomes, strict=True)
-        return Step(
-            obs,
-            final_obs,
-            np.array(reward, np.float32),
-            np.array(terminated, np.bool_),
-            np.array(truncated, np.bool_),
-            *episodes,
-        )
+        for i, copy in enumerate(self._copies):
+            new_obs, final_obs, reward, terminated, truncated, score, over = copy.receive()
+            next_obs[i] = final_obs
+            rewards[i], terminateds[i], truncateds[i] = reward, terminated, truncated
+            self._return[i] += score
+            if over:
+                ended.append(Episode(self._return[i], len(self._actions[i])))
+                new_obs = self._begin_next(i)
+            obs[i] = new_obs
+        return ended
 
     def step_some(self, copies: Sequence[int], actions: Sequence[Any]) -> tuple[NDArray[Any], list[bool]]:
         """Act in `copies` only, k of them, and begin no new episode where one ends: the observations that follow,
@@ -122,14 +131,15 @@ class Envs:
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Where every copy is, as arrays and JSON-able data."""
-        assert self._obs is not None, "reset comes before state"
         past = [np.reshape(past, (len(past), *self.spec.action_shape)) for past in self._actions]
         arrays = {
             "episode": np.array(self._episode, np.int64),
             "count": np.array([len(actions) for actions in past], np.int64),
             "action": np.concatenate(past).astype(np.int64 if self.spec.n_actions else np.float32),
-            "obs": self._obs,
+            "obs": self.buffers.obs.copy(),
         }
+        for i, copy in enumerate(self._copies):
+            arrays |= {f"statistics/{i}/{name}": array for name, array in copy.statistics().items()}
         return arrays, {"env": self.spec.env, "n": self.n, "seed": self.seed}
 
     def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> NDArray[Any]:
@@ -137,18 +147,37 @@ class Envs:
         mine = {"env": self.spec.env, "n": self.n, "seed": self.seed}
         if meta != mine:
             raise BadInput(f"the saved envs are {meta}; expected {mine}")
-        obs = np.empty(self._shape, self.spec.obs_dtype)
+        obs = self.buffers.obs
+        self._load_statistics(arrays, freeze=True)  # the replayed steps are counted already
         for i in range(self.n):
             obs[i] = self._begin(i, int(arrays["episode"][i]))
         ends = np.cumsum(arrays["count"])
         self._actions = [self.unpacked(a) for a in np.split(arrays["action"], ends[:-1])]
-        for t in range(max(map(len, self._actions))):
-            busy = [i for i in range(self.n) if t < len(self._actions[i])]
-            obs[busy], _ = self.step_some(busy, [self._actions[i][t] for i in busy])
-        if not np.array_equal(obs, arrays["obs"]):
-            raise EnvFault(f"env {self.spec.env!r} did not come back to its saved state: it is not deterministic")
-        self._obs = obs
+        lost = [i for i in range(self.n) if not self._replay(i) or not np.array_equal(obs[i], arrays["obs"][i])]
+        if lost:
+            say(
+                f"env {self.spec.env!r} did not come back to its saved state: it is not deterministic, or remembers"
+                " something from one episode to the next. The interrupted episode begins again"
+            )
+        for i in lost:
+            obs[i] = self._begin(i, int(arrays["episode"][i]))
+        self._load_statistics(arrays, freeze=False)
         return obs
+
+    def _replay(self, i: int) -> bool:
+        """Play the actions of copy i again; whether its episode went on as long as they last."""
+        for action in self._actions[i]:
+            obs, over = self.step_some([i], [action])
+            self.buffers.obs[i] = obs[0]
+            if over[0]:
+                return False
+        return True
+
+    def _load_statistics(self, arrays: Arrays, *, freeze: bool) -> None:
+        for i, copy in enumerate(self._copies):
+            prefix = f"statistics/{i}/"
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            copy.load_statistics(own, freeze=freeze)
 
     def _begin_next(self, i: int) -> NDArray[Any]:
         """The first observation of the next episode of copy i."""
@@ -167,13 +196,6 @@ class Envs:
     def _seed_of(self, i: int, episode: int) -> int | None:
         seeded = episode % self._copies[i].seed_every == 0
         return stream_seed(self.seed, "env", i, episode) if seeded else None
-
-    def _finished(self, over: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        if not over:
-            return _NO_EPISODES
-        returns = np.array([self._return[i] for i in over], np.float64)
-        lengths = np.array([len(self._actions[i]) for i in over], np.int64)
-        return np.array(over, np.int64), returns, lengths
 
     def unpacked(self, action: NDArray[Any]) -> list[Any]:
         """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""

@@ -17,7 +17,7 @@ LINEAR_TO, LARGEST = 1.0, 10.0
 def relative_advantages(
     ax: Axes, names: Sequence[str], advantage: Interval, *, same_seeds: Array | None = None, mark: float = 0.1
 ) -> Axes:
-    """Sorted bars, one for each task, in percent; logarithmic beyond 100 %. A dashed line at `mark`, and a ring at what
+    """Sorted bars, one for each task, in percent; logarithmic beyond 100%. A dashed line at `mark`, and a ring at what
     eta chosen and judged on the same seeds would show."""
     order = np.argsort(-np.asarray(advantage.estimate), kind="stable")
     estimate, low, high = (

@@ -1,5 +1,6 @@
 """How every figure of the project looks: sizes, and colours that colour-blind readers can tell apart."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -44,20 +44,24 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def eta_colours(etas: Sequence[float | str], *, dark: bool = False) -> dict[float | str, str]:
-    """A colour for each eta: black for 0, reds below, from purple to yellow-green above, the rest for schedules.
+    """Return the colour of each eta, the same in every figure: black for the baseline, orange for `auto`.
 
-    On a `dark` ground: white for 0, and the lighter shades.
+    Numbers above 0 go from purple to green on a logarithmic scale, negative ones are red. White for the baseline and
+    lighter shades on a `dark` ground.
     """
-    numbers = sorted(eta for eta in etas if not isinstance(eta, str))
-    schedules = [eta for eta in etas if isinstance(eta, str)]
-    above, below = [eta for eta in numbers if eta > 0], [eta for eta in numbers if eta < 0]
-    first, last = (0.35, 0.95) if dark else (0.08, 0.82)
-    colours: dict[float | str, str] = {0.0: WHITE if dark else BLACK}
-    for name, group, ends in (("viridis", above, (first, last)), ("autumn", below[::-1], (0.25, 0.55))):
-        shades = matplotlib.colormaps[name](np.linspace(*ends, len(group)))
-        colours |= dict(zip(group, map(to_hex, shades), strict=True))
-    colours |= {eta: (ORANGE, SKY, PURPLE, GREEN)[i % 4] for i, eta in enumerate(schedules)}
+    schedules = [eta for eta in etas if isinstance(eta, str) and eta != "auto"]
+    colours: dict[float | str, str] = {0.0: WHITE if dark else BLACK, "auto": ORANGE}
+    colours |= {eta: (SKY, PURPLE, GREEN)[i % 3] for i, eta in enumerate(schedules)}
+    colours |= {eta: _shade(float(eta), dark) for eta in etas if eta not in colours}
     return {eta: colours[eta] for eta in etas}
+
+
+def _shade(eta: float, dark: bool) -> str:
+    if eta < 0:
+        return str(to_hex(matplotlib.colormaps["autumn"](0.25 + 0.3 * min(-eta, 10.0) / 10)))
+    first, last = (0.35, 0.95) if dark else (0.05, 0.85)
+    place = math.log(min(max(eta, 0.25), 10.0) / 0.25) / math.log(10.0 / 0.25)
+    return str(to_hex(matplotlib.colormaps["viridis"](first + (last - first) * place)))
 
 
 def eta_label(eta: float | str) -> str:

@@ -1,6 +1,7 @@
 """The page: a study in, one HTML file out, with all that it needs inside."""
 
 import base64
+import hashlib
 import json
 import shlex
 from collections import Counter
@@ -10,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import bsrs
-from bsrs.config.base import to_dict
-from bsrs.errors import BadInput, optional
+from bsrs.errors import optional
 from bsrs.figures.style import eta_label
 from bsrs.report.plots import COMPARISONS, METRICS, task_names, tasks
 from bsrs.report.study import Study, read_png
 from bsrs.stats.recommend import recommend
+from bsrs.writing import make_folder, write_whole
 
-OUTCOMES = ("failed", "diverged", "unfinished", "finished")
+OUTCOMES = ("failed", "diverged", "interrupted", "finished")
 WIDE = 1_200  # pixels from which on a figure takes the whole width of the page, to stay legible
 
 
@@ -29,6 +30,7 @@ def write_report(study: Study, out: Path) -> Path:
     jinja2 = optional("jinja2", "a report", "report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["interval"] = _interval_text
+    script, plotly = _asset("page.js"), optional("plotly.offline", "a report", "report").get_plotlyjs()
     html = environment.from_string(_asset("page.html.j2")).render(
         title=study.title or ", ".join(folder.resolve().name for folder in study.folders),
         version=bsrs.__version__,
@@ -43,19 +45,23 @@ def write_report(study: Study, out: Path) -> Path:
         # JSON that may stand inside a script element
         data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         style=_asset("page.css"),
-        script=_asset("page.js"),
-        plotly=optional("plotly.offline", "a report", "report").get_plotlyjs(),
+        script=script,
+        plotly=plotly,
+        hashes=_hashes(plotly, script),
     )
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(html, encoding="utf-8", errors="replace")  # names of files need not be text
-    except OSError as error:
-        raise BadInput(f"{out} cannot be written: {error.strerror}") from None
+    make_folder(out.parent)
+    write_whole(out, html.encode(errors="replace"))  # names of files need not be text
     return out
 
 
+def _hashes(*scripts: str) -> str:
+    """What a Content-Security-Policy calls these scripts: no others run, whatever a run's text contains."""
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
 def _findings(study: Study) -> list[dict[str, str]]:
-    """What to do, in a sentence for each task and variant: where shaping helps comes first."""
+    """Return the recommendation for each task and variant, those where shaping helps first."""
     found = recommend([row.series for row in study.rows])
     names = task_names(study.rows)
     return [
@@ -86,10 +92,10 @@ def _facts(study: Study) -> dict[str, Any]:
 
 
 def _runs(study: Study) -> list[dict[str, Any]]:
-    """All of them, those first that went wrong: nobody should have to look for them."""
+    """Every run, those with problems first, then by env and seed."""
     rows = []
-    for run in sorted(study.runs, key=lambda run: OUTCOMES.index(run.outcome)):
-        settings = {"algorithm": run.config.algorithm, **to_dict(run.config)}
+    for run in sorted(study.runs, key=lambda run: (OUTCOMES.index(run.outcome), run.config.env, run.config.seed)):
+        settings = {"algorithm": run.config.algorithm, **run.config.fields}
         row = {name: settings.pop(name) for name in ("env", "algorithm", "eta", "seed")}
         row |= {name: getattr(run, name) for name in ("step", "score", "outcome", "reason", "seconds")}
         rows.append({"folder": study.name_of(run.folder), **row, "steps": run.config.steps, "config": settings})

@@ -19,9 +19,9 @@ LARGEST_TRACE = 300
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 PROFILE = "profile"
-RECORDED = {"return": "training return", **QUANTITIES}
+RECORDED = {"return": "training return", "eta": "eta in force", "slope": "slope of the values (auto)", **QUANTITIES}
 METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a normalised score"}
-# a row's statistic -> what it is called beside the plot
+# a row's statistic -> what it is called next to the plot
 COMPARISONS = {
     "area": "mean score over training",
     "final": "final score",
@@ -60,10 +60,12 @@ def short_label(series: Series) -> str:
 def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     colours = _colours(list(dict.fromkeys(row.series.eta for row in rows)))
     variants = list(dict.fromkeys(row.series.variant for row in rows))
+    reached = [end for row in rows for end in (row.series.curves.min(), row.series.curves.max())]
     found = []
     for row in rows:
         own = row.series
         middle = bootstrap(mean, own.curves.T[..., None], seed=0, draws=DRAWS)  # (steps, runs, 1)
+        middle = middle.within(min(reached), max(reached))
         each = [numbers(curve[_thinned(len(own.steps))]) for curve in own.curves]
         paces = [run.seconds / run.step for run in own.runs if run.seconds and run.step]
         found.append(
@@ -74,6 +76,7 @@ def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
                 "dash": DASHES[variants.index(own.variant) % len(DASHES)],
                 "runs": len(own.seeds),
                 "diverged": own.diverged,
+                "failures": str(row.failures),
                 "seconds_per_step": float(np.mean(paces)) if paces else None,
                 "steps_to_level": row.steps_to_level if np.isfinite(row.steps_to_level) else None,
                 "has_level": not np.isnan(row.steps_to_level),
@@ -110,6 +113,7 @@ def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
         "dash": "solid",
         "runs": final.size,
         "diverged": 0,
+        "failures": "",
         "seconds_per_step": None,
         "steps_to_level": None,
         "has_level": False,

@@ -26,7 +26,7 @@ class Study:
     unreadable: Mapping[Path, str] = field(default_factory=dict)
     """Folder of a run, or file -> why it cannot be read."""
     claims: Sequence[Mapping[str, str]] = ()
-    """The paper's claims with verdicts, as `bsrs reproduce` judges them."""
+    """The paper's claims with verdicts, as `python -m experiments` judges them."""
     figures: Sequence[Path] = ()
     """PNG files."""
     group_by: Sequence[str] = ()
@@ -39,7 +39,7 @@ class Study:
 
 
 def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[str] = ()) -> Study:
-    """All runs in `folders`, with the claims and figures that `bsrs reproduce` left there."""
+    """All runs in `folders`, with the claims and figures that `python -m experiments` left there."""
     if not folders:
         raise BadInput("no folder is named; expected one or more that hold runs")
     runs: list[RunRecord] = []
@@ -87,8 +87,10 @@ def _claims(path: Path) -> list[Mapping[str, str]]:
     claims: Any = read_json(path).get("claims")
     texts = ("claim", "shown", "interval", "verdict", "settle")
     for claim in claims if isinstance(claims, list) else [None]:
-        if not isinstance(claim, dict) or not all(isinstance(claim.get(name), str) for name in texts):
-            raise BadInput(f"{path} is damaged; `bsrs reproduce` writes it anew")
+        p = claim.get("p") if isinstance(claim, dict) else None
+        sound = isinstance(claim, dict) and all(isinstance(claim.get(name), str) for name in texts)
+        if not sound or not (p is None or (isinstance(p, (int, float)) and 0 <= p <= 1)):
+            raise BadInput(f"{path} is damaged; rerun the experiment that wrote it")
     return list(claims)
 
 
@@ -97,5 +99,5 @@ def read_png(path: Path) -> tuple[bytes, int]:
     content = read_bytes(path)
     width = struct.unpack(">I", content[16:20])[0] if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 24 else 0
     if not width:
-        raise BadInput(f"{path} is not a PNG picture; remove it, or make it anew")
+        raise BadInput(f"{path} is not a PNG picture; remove it or create it again")
     return content, width

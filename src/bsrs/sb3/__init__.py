@@ -8,6 +8,7 @@ from bsrs.errors import optional
 
 optional("stable_baselines3", "bsrs.sb3", "sb3")
 
-from bsrs.sb3.attach import ShapeCallback, load, shape, unshape  # noqa: E402
+from bsrs.sb3.attach import ShapeCallback, shape, unshape, value  # noqa: E402
+from bsrs.sb3.loading import load  # noqa: E402
 
-__all__ = ["ShapeCallback", "load", "shape", "unshape"]
+__all__ = ["ShapeCallback", "load", "shape", "unshape", "value"]

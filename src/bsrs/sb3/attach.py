@@ -1,20 +1,21 @@
-"""`shape`, `unshape`, `load` and `ShapeCallback`: the one line, its undoing, and its two other forms."""
+"""`shape`, `unshape`, `value` and `ShapeCallback`: the one line, its undoing, V, and the line as a callback."""
 
-import io
-from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.save_util import open_path
 
+from bsrs.adapting import plain_class, shaped_class
 from bsrs.errors import BadInput
-from bsrs.sb3.replay import shaped_off_policy, shaped_replay
-from bsrs.sb3.rollout import shaped_on_policy, shaped_rollout
-from bsrs.sb3.saving import FUNCTION, describe, is_same, read_archive, restore
-from bsrs.sb3.shaper import ModelShaper, Settings, ValueFunction, become, become_plain
+from bsrs.rng import stream
+from bsrs.sb3.model import Shaped, ShapedOffPolicy, ShapedOnPolicy
+from bsrs.sb3.saving import describe, is_same
+from bsrs.sb3.shaper import ModelShaper, Settings, ValueFunction
+from bsrs.sb3.values import reader_for
 from bsrs.shaping import Potential, ShapeScale
 
 Model = TypeVar("Model")
@@ -22,7 +23,7 @@ Model = TypeVar("Model")
 
 def shape(
     model: Model,
-    eta: ShapeScale | float | str = 2.0,
+    eta: ShapeScale | float | str = "auto",
     *,
     potential: Potential | None = None,
     network: str = "online",
@@ -30,56 +31,75 @@ def shape(
     value_fn: ValueFunction | None = None,
     seed: int | None = None,
 ) -> Model:
-    """The same model, shaping itself from now on: `r + eta * (gamma * V(s') - V(s))`, V being its own estimate.
+    """Shape the model's rewards from now on, and return it: `r + eta * (gamma * V(s') - V(s))`, V being its own.
 
-    - `eta`: a number, "auto", or any shape-scale of `bsrs.shaping` (a schedule over `num_timesteps`, a function of the
-      state, one that learns).
-    - `potential`: what takes the place of V, for example `Static(fn)` or `RandomDynamic(seed)`; V itself by default.
+    Call it again to shape the model otherwise, for example with another eta.
+
+    - `eta`: "auto", a number, or any shape-scale of `bsrs.shaping` (a schedule over `num_timesteps`, a function of the
+      state, one that learns). "auto" needs an algorithm with a target network.
+    - `potential`: what takes the place of V: a function of the observations, `Static(table)` or `RandomDynamic(seed)`.
       Functions get the observations as the networks do, in tensors, and return one number per state.
     - `network`: `online`, or `target` to read V from the target networks.
-    - `terminal`: `zero` masks V(s') where an episode truly ended, as policy invariance needs; `keep` does not.
+    - `terminal`: `zero` masks V(s') where an episode terminated, as policy invariance needs; `keep` does not.
     - `value_fn`: a function of (model, obs) that returns V, for an algorithm that is not known here.
     - `seed`: of the actions that SAC and its kin draw to estimate V; the model's own by default.
     """
-    return _attach(model, ModelShaper(_plain(model), Settings(eta, potential, network, terminal, value_fn, seed)))
+    return attach(model, ModelShaper(checked(model), Settings(eta, potential, network, terminal, value_fn, seed)))
 
 
-def _attach(model: Model, shaper: ModelShaper) -> Model:
-    off_policy, buffer = isinstance(model, OffPolicyAlgorithm), _buffer(model)
-    buffer.shaper = shaper
-    become(buffer, shaped_replay if off_policy else shaped_rollout)
-    become(model, shaped_off_policy if off_policy else shaped_on_policy)
-    shaper.model.bsrs_shaping = describe(shaper)  # saved with the model, for `load`
+def attach(model: Model, shaper: ModelShaper) -> Model:
+    """Give the model its shaping, in place of what it had."""
+    describe(shaper)  # what cannot be saved is refused now
+    vars(model)["bsrs_shaper"] = shaper
+    front = ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy
+    model.__class__ = shaped_class(front, plain_class(type(model)))
     return model
 
 
 def unshape(model: Model) -> Model:
-    """The same model, plain again."""
-    if not isinstance(model, BaseAlgorithm) or "shaper" not in vars(_buffer(model)):
+    """Return the same model without shaping."""
+    if not isinstance(model, Shaped):
         raise BadInput("unshape got a model that is not shaped")
-    buffer = _buffer(model)
-    del buffer.shaper, model.bsrs_shaping
-    become_plain(buffer)
-    become_plain(model)
+    del model.bsrs_shaper
+    model.__class__ = plain_class(type(model))
     return model
 
 
-def _plain(model: Any) -> Any:
-    """The model as it is, if it can be shaped."""
+def value(model: Any, obs: Any) -> Any:
+    """Return V(s) of the model's online networks: one number for one observation, an array for a batch.
+
+    `obs` is what `model.predict` takes. It works in callbacks, on shaped and other models, and moves no random stream.
+    """
+    checked(model)
+    batched, many = _as_networks_see_it(model, obs)
+    value_fn = model.bsrs_shaper.settings.value_fn if isinstance(model, Shaped) else None
+    with torch.no_grad():
+        if value_fn is not None:
+            values = torch.as_tensor(value_fn(model, batched))
+        else:
+            values = reader_for(model).read(model, batched, "online", stream(model.seed or 0, "sb3 value"))
+    numbers = values.reshape(-1).cpu().numpy()
+    return numbers if many else float(numbers[0])
+
+
+def _as_networks_see_it(model: Any, obs: Any) -> tuple[Any, bool]:
+    """Return observations as tensors with a batch axis, and whether they had one."""
+    if type(model).__module__.startswith("sbx."):
+        array, many = model.policy.prepare_obs(obs)
+        return torch.from_numpy(np.asarray(array)), many
+    return model.policy.obs_to_tensor(obs)  # type: ignore[no-any-return]
+
+
+def checked(model: Any) -> Any:
+    """Return the model, if it can be shaped."""
     if not isinstance(model, BaseAlgorithm):
         found = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
-        raise BadInput(f"shape got {found}; expected a built Stable-Baselines3 model, such as DQN('MlpPolicy', env)")
+        raise BadInput(f"expected a built Stable-Baselines3 model, such as DQN('MlpPolicy', env), and got {found}")
     if not isinstance(model, (OffPolicyAlgorithm, OnPolicyAlgorithm)):
         raise BadInput(f"{type(model).__name__} learns no value estimate: there is nothing to shape it with")
-    if _buffer(model) is None:
-        raise BadInput(f"this {type(model).__name__} has no buffer yet: expected a model that is set up")
-    if "shaper" in vars(_buffer(model)):
-        raise BadInput("this model is shaped already: call bsrs.sb3.unshape(model) first to shape it anew")
+    if "policy" not in vars(model):
+        raise BadInput(f"this {type(model).__name__} has no networks yet: expected a model that is set up")
     return model
-
-
-def _buffer(model: Any) -> Any:
-    return vars(model).get("replay_buffer" if isinstance(model, OffPolicyAlgorithm) else "rollout_buffer")
 
 
 class ShapeCallback(BaseCallback):  # type: ignore[misc]
@@ -89,57 +109,13 @@ class ShapeCallback(BaseCallback):  # type: ignore[misc]
     a model's hyperparameters. A model that is shaped so already, as in a second `learn`, continues as it is.
     """
 
-    def __init__(self, eta: Any = 2.0, **arguments: Any) -> None:
+    def __init__(self, eta: Any = "auto", **arguments: Any) -> None:
         super().__init__()
         self._settings = Settings(eta, **arguments)
 
     def _init_callback(self) -> None:
-        shaper = vars(_buffer(self.model)).get("shaper")
-        if shaper is not None:
-            if is_same(shaper.settings, self._settings):
-                return
-            unshape(self.model)
-        shape(self.model, **vars(self._settings))
+        if not (isinstance(self.model, Shaped) and is_same(self.model.bsrs_shaper.settings, self._settings)):
+            shape(self.model, **vars(self._settings))
 
     def _on_step(self) -> bool:
         return True
-
-
-def load(
-    path: str | Path,
-    algorithm: type[Any],
-    env: Any = None,
-    *,
-    eta: ShapeScale | float | str | None = None,
-    potential: Potential | None = None,
-    value_fn: ValueFunction | None = None,
-    trust: bool = False,
-    custom_objects: dict[str, Any] | None = None,
-    **load_arguments: Any,
-) -> Any:
-    """`algorithm.load(path, env, ...)`, shaped as it was when it was saved, and continuing as it would have.
-
-    `eta`, `potential` and `value_fn` replace what the file says; where it was a function they must be given.
-
-    SB3's format can execute code: its `data` holds pickles. So nothing is unpickled but what SB3's, sb3-contrib's and
-    PyTorch's own classes need; a file with more in it (a policy or schedule of your own, any model of SBX) is refused.
-    With `trust=True` it is loaded as `algorithm.load` would: only for files of which you know where they come from.
-    """
-    with open_path(path, "r", suffix="zip") as opened:
-        file = io.BytesIO(opened.read())
-    try:
-        saved, objects = read_archive(file, trust, custom_objects or {})
-    except BadInput as error:
-        raise BadInput(f"{path} is not loaded: {error}") from None
-    except Exception as error:  # whatever reading bytes of unknown origin may raise
-        raise BadInput(f"{path} is not a model that Stable-Baselines3 saved: {error}") from error
-    if saved is None:
-        raise BadInput(f"{path} holds a model that was not shaped: load it with {algorithm.__name__}.load and shape it")
-    model = algorithm.load(file, env=env, custom_objects={**objects, **(custom_objects or {})}, **load_arguments)
-    try:
-        given = {"eta": eta, "potential": potential, "value_fn": value_fn}
-        shaper = ModelShaper(model, restore(saved, {name: part for name, part in given.items() if part is not None}))
-        shaper.load_state(saved.get("state"), scale=eta is None or saved["eta"] == FUNCTION)
-    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-        raise BadInput(f"the shaping of {path} cannot be restored: {error}") from None
-    return _attach(model, shaper)

@@ -8,15 +8,13 @@ potential of that s' is not zero either, and is computed here.
 This is an extension: the paper tests off-policy algorithms only.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
-from bsrs.sb3.saving import describe
-from bsrs.sb3.shaper import ModelShaper, Transitions, reduce_as_plain
+from bsrs.sb3.shaper import ModelShaper, Transitions
 from bsrs.sb3.values import Observations, map_obs
 
 
@@ -50,26 +48,26 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
         return obs, rewards, dones, infos
 
 
-def shape_rollout(shaper: ModelShaper, buffer: Any, steps: list[RolloutStep], last_values: torch.Tensor) -> np.ndarray:
-    """The shaped rewards of a rollout of T steps in N envs, (T, N). `last_values` is V after the last step."""
-    if not shaper.is_always_active and not shaper.eta():
-        return np.asarray(buffer.rewards)
+def shape_rollout(shaper: ModelShaper, model: Any, buffer: Any, steps: list[RolloutStep], last: torch.Tensor) -> None:
+    """Shape the rewards of a rollout of T steps in N envs, (T, N). `last` is V after the last step."""
+    if not shaper.is_active_for(model):
+        return
     # From here on every tensor is (T * N, ...).
     obs = map_obs(_flat, buffer.observations)
     next_obs = map_obs(lambda *parts: _flat(np.stack(parts)), *[step.next_obs for step in steps])
     env_reward, terminated, truncated = (_flat(np.stack(parts)) for parts in list(zip(*steps, strict=True))[1:])
     if shaper.settings.value_fn is None:
         value = _flat(buffer.values)
-        next_value = torch.cat((value[last_values.numel() :], last_values.cpu().flatten()))
+        next_value = torch.cat((value[last.numel() :], last.cpu().flatten()))
         # Where an episode ended, the value that follows in the buffer is that of another episode.
         ended = terminated | truncated
-        next_value[ended] = _value_where(ended, next_obs, shaper, buffer)
+        next_value[ended] = _value_where(ended, next_obs, shaper, model, buffer)
     else:
         everywhere = torch.ones_like(terminated)
-        value, next_value = (_value_where(everywhere, part, shaper, buffer) for part in (obs, next_obs))
-    reward, gamma = _flat(buffer.rewards), shaper.model.gamma
-    batch = Transitions(obs, next_obs, reward, value, next_value, terminated, gamma, env_reward)
-    return np.asarray(shaper.shaped_reward(batch).reshape(buffer.rewards.shape))
+        value, next_value = (_value_where(everywhere, part, shaper, model, buffer) for part in (obs, next_obs))
+    batch = Transitions(obs, next_obs, _flat(buffer.rewards), value, next_value, terminated, model.gamma)
+    terms = shaper.terms(model, batch, env_reward)
+    buffer.rewards = buffer.rewards + terms.numpy().reshape(buffer.rewards.shape)
 
 
 def _flat(array: np.ndarray) -> torch.Tensor:
@@ -77,13 +75,13 @@ def _flat(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(array).flatten(end_dim=1)
 
 
-def _value_where(mask: torch.Tensor, obs: Observations, shaper: ModelShaper, buffer: Any) -> torch.Tensor:
-    """V of the states that `mask` picks, on the CPU."""
-    count, device = int(mask.sum()), shaper.model.device
+def _value_where(mask: torch.Tensor, obs: Observations, shaper: ModelShaper, model: Any, buffer: Any) -> torch.Tensor:
+    """Return V of the states that `mask` picks, on the CPU."""
+    count, device = int(mask.sum()), model.device
     if count == 0:
         return torch.zeros(0)
     picked = map_obs(lambda part: part[mask].to(device), obs)
-    return shaper.value(picked, count, *_lstm_states(shaper.model, buffer, mask)).cpu()
+    return shaper.value(model, picked, count, *_lstm_states(model, buffer, mask)).cpu()
 
 
 def _lstm_states(model: Any, buffer: Any, mask: torch.Tensor) -> tuple[Any, ...]:
@@ -100,38 +98,3 @@ def _lstm_states(model: Any, buffer: Any, mask: torch.Tensor) -> tuple[Any, ...]
         picked = after.transpose(1, 2).flatten(end_dim=1)[mask]  # (picked, layers, hidden)
         states.append(picked.transpose(0, 1).contiguous().to(model.device))
     return tuple(states), torch.zeros(int(mask.sum()), device=model.device)
-
-
-@cache
-def shaped_rollout(plain: Any) -> Any:
-    """The class of a rollout buffer that shapes its rewards before it computes advantages."""
-
-    class ShapedRollout(plain):  # type: ignore[misc]
-        __reduce_ex__ = reduce_as_plain
-
-        def compute_returns_and_advantage(self, last_values: torch.Tensor, dones: np.ndarray) -> None:
-            self.rewards = shape_rollout(self.shaper, self, self.steps, last_values)
-            super().compute_returns_and_advantage(last_values, dones)
-
-    ShapedRollout.__name__ = ShapedRollout.__qualname__ = f"Shaped{plain.__name__}"
-    return ShapedRollout
-
-
-@cache
-def shaped_on_policy(plain: Any) -> Any:
-    """The class of a model that notes the ends of episodes for its shaped rollout buffer."""
-
-    class ShapedOnPolicy(plain):  # type: ignore[misc]
-        def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, *args: Any, **kwargs: Any) -> Any:
-            watched = EpisodeEnds(env)
-            rollout_buffer.steps = watched.steps
-            complete = super().collect_rollouts(watched, callback, rollout_buffer, *args, **kwargs)
-            rollout_buffer.shaper.log()
-            return complete
-
-        def save(self, *args: Any, **kwargs: Any) -> None:
-            self.bsrs_shaping = describe(self.rollout_buffer.shaper)
-            super().save(*args, **kwargs)
-
-    ShapedOnPolicy.__name__ = ShapedOnPolicy.__qualname__ = f"Shaped{plain.__name__}"
-    return ShapedOnPolicy

@@ -1,48 +1,61 @@
 """Where each algorithm keeps its value estimate V(s): one short function per algorithm.
 
-A reader gets the model, a batch of observations as the model's own `train()` sees them, which network to ask, and a
-random generator for algorithms whose V is an expectation over sampled actions. It returns V, one number per state.
+A reader gets the model, a batch of observations as the model's own `train()` sees them, the network to use, and a
+random generator for algorithms whose V is an expectation over sampled actions. It returns V, one number per state,
+of the networks that the model has at that moment.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from gymnasium import spaces
-from stable_baselines3.common.policies import ContinuousCritic
-from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.dqn.policies import QNetwork
-from stable_baselines3.td3.policies import Actor
 from torch import nn
-from torch.nn import functional
 
+from bsrs.adapting import separate_rng
 from bsrs.errors import BadInput, unknown
 
 Observations = Any  # a tensor, or a dict of tensors
 ReadValue = Callable[..., torch.Tensor]
+Clock = Callable[[Any, float], tuple[float, float]]
 
 
 def map_obs(change: Callable[..., Any], *obs: Observations) -> Observations:
-    """`change(*obs)`, or that of each entry of observations that are dicts."""
+    """Return `change(*obs)`, or that of each entry of observations that are dicts."""
     if isinstance(obs[0], dict):
         return {key: change(*(each[key] for each in obs)) for key in obs[0]}
     return change(*obs)
 
 
+def gradient_clock(model: Any, updates: float) -> tuple[float, float]:
+    """Return the time and the period of a target network that moves by tau after gradient steps."""
+    return updates, vars(model).get("target_update_interval", 1) / max(model.tau, 1e-12)
+
+
+def copy_clock(model: Any, updates: float) -> tuple[float, float]:
+    """Return the time and the period of a target network that is copied every so many calls of `env.step`."""
+    return model._n_calls, max(model.target_update_interval // model.n_envs, 1) / max(model.tau, 1e-12)
+
+
 @dataclass(frozen=True)
 class Reader:
-    """How to read V from one algorithm, and from which of its networks that can be done."""
+    """How to read V from one algorithm, from which networks, and the clock of its target network."""
 
     read: ReadValue
-    networks: tuple[str, ...] = ("online", "target")
+    clock: Clock | None = gradient_clock
+    """None if the algorithm has no target network."""
+    distributional: bool = False
+    """Whether the critic learns quantiles."""
+
+    @property
+    def networks(self) -> list[str]:
+        return ["online", "target"] if self.clock else ["online"]
 
 
-def reader_for(model: Any, network: str) -> ReadValue:
-    """That of the model's algorithm: of the nearest known class that it inherits from."""
+def reader_for(model: Any, network: str = "online") -> Reader:
+    """Return the reader of the model's algorithm, or of the nearest known class that it inherits from."""
     if network not in ("online", "target"):
         raise unknown("network", network, ["online", "target"])
     for cls in type(model).__mro__:
@@ -55,7 +68,7 @@ def reader_for(model: Any, network: str) -> ReadValue:
         if reader is not None:
             if network not in reader.networks:
                 raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
-            return reader.read
+            return reader
     raise BadInput(
         f"shape does not know where {type(model).__name__} keeps its value estimate:"
         " pass value_fn, a function of (model, obs) that returns one value per observation"
@@ -102,93 +115,47 @@ def critic_value(
     return values.reshape(-1)
 
 
-ONLINE_ONLY = ("online",)
 # library -> algorithm -> its reader: by names, because classes would import what is not in use
 TORCH_READERS = {
     "stable_baselines3": {
-        "DQN": Reader(greedy_value),
+        "DQN": Reader(greedy_value, copy_clock),
         "TD3": Reader(policy_value),
         "DDPG": Reader(policy_value),
         "SAC": Reader(soft_value),
-        "PPO": Reader(critic_value, ONLINE_ONLY),
-        "A2C": Reader(critic_value, ONLINE_ONLY),
+        "PPO": Reader(critic_value, None),
+        "A2C": Reader(critic_value, None),
     },
     "sb3_contrib": {
-        "QRDQN": Reader(quantile_value),
-        "TQC": Reader(truncated_value),
-        "CrossQ": Reader(soft_value, ONLINE_ONLY),
-        "TRPO": Reader(critic_value, ONLINE_ONLY),
-        "MaskablePPO": Reader(critic_value, ONLINE_ONLY),
-        "RecurrentPPO": Reader(critic_value, ONLINE_ONLY),
+        "QRDQN": Reader(quantile_value, copy_clock, distributional=True),
+        "TQC": Reader(truncated_value, distributional=True),
+        "CrossQ": Reader(soft_value, None),
+        "TRPO": Reader(critic_value, None),
+        "MaskablePPO": Reader(critic_value, None),
+        "RecurrentPPO": Reader(critic_value, None),
     },
 }
 SUFFIX = {"online": "", "target": "_target"}  # of the networks' names in a model
 
 
+def forward(network: nn.Module, *inputs: Any) -> torch.Tensor:
+    """Return `network(*inputs)` in evaluation mode; the outputs of several critics are joined as (B, critics)."""
+    with evaluating(network):
+        output = network(*inputs)
+    return torch.cat(output, dim=1) if isinstance(output, tuple) else output
+
+
 def _draw(model: Any, obs: Observations, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """One action per state from the policy, (B, A), and its `-alpha log pi(a|s)`, (B,)."""
-    with evaluating(model.actor), own_noise(model.device, rng):
+    """Return one action per state from the policy, (B, A), and its `-alpha log pi(a|s)`, (B,)."""
+    with evaluating(model.actor), separate_rng(int(rng.integers(2**31))):
         action, log_prob = model.actor.action_log_prob(obs)
     fixed = model.ent_coef_optimizer is None
     alpha = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
     return action, -alpha * log_prob.reshape(-1)
 
 
-# --------------------------------------------------------------------------------------------------------------
-# A network's forward pass: in evaluation mode, and past SB3's preprocessing where that leaves the observations alone.
-
-
-def forward(network: nn.Module, *inputs: Any) -> torch.Tensor:
-    """`network(*inputs)` in evaluation mode; what several critics give is joined as (B, critics).
-
-    Fast path: an MLP on flat observations is applied layer by layer, because in a small network the preprocessing and
-    the calls of its modules take a third of the time of a forward pass. A test holds it equal to the other.
-    """
-    if network not in _known:
-        _known[network] = _flat_layers(network)
-    layers = _known[network]
-    if layers is None:
-        with evaluating(network):
-            output = network(*inputs)
-        return torch.cat(output, dim=1) if isinstance(output, tuple) else output
-    joined = torch.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0]
-    outputs = []
-    for each in layers:
-        x = joined
-        for layer in each:
-            if type(layer) is nn.Linear:
-                x = functional.linear(x, layer.weight, layer.bias)
-            elif type(layer) is nn.ReLU and x is not joined:  # no new memory for what it gives
-                torch.relu_(x)
-            else:
-                x = layer(x)
-        outputs.append(x)
-    return torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
-
-
-# Modules for which the mode makes no difference; and those that SB3 itself defines only hold others.
-MODELESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU}
-MLPS: dict[type, Callable[[Any], Sequence[nn.Sequential]]] = {
-    QNetwork: lambda network: [network.q_net],
-    Actor: lambda network: [network.mu],
-    ContinuousCritic: lambda network: network.q_networks,
-}
-_known: WeakKeyDictionary[nn.Module, Sequence[nn.Sequential] | None] = WeakKeyDictionary()
-
-
-def _flat_layers(network: Any) -> Sequence[nn.Sequential] | None:
-    """The layers of an MLP that observations reach as they are, looked for once: a network keeps its modules."""
-    kinds = {type(module) for module in network.modules()}
-    modeless = all(kind in MODELESS or kind.__module__.startswith("stable_baselines3.") for kind in kinds)
-    plain = type(network) in MLPS and type(network.features_extractor) is FlattenExtractor and modeless
-    space = network.observation_space if plain else None
-    flat = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
-    return MLPS[type(network)](network) if flat else None
-
-
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again.
+    """Set evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again.
 
     By `Module.train()` this would take as long as the forward pass of a small network.
     """
@@ -200,15 +167,3 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     finally:
         for attributes in training:
             attributes["training"] = True
-
-
-@contextmanager
-def own_noise(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
-    """PyTorch's global noise replaced by draws of `rng`, so that the model's own stream is not shifted."""
-    on_gpu = device.type == "cuda"
-    seed = int(rng.integers(2**31))
-    with torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(seed)
-        if on_gpu:
-            torch.cuda.manual_seed(seed)
-        yield

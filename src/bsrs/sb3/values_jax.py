@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from bsrs.sb3.values import ONLINE_ONLY, Observations, Reader
+from bsrs.sb3.values import Clock, Observations, Reader, gradient_clock
 
 # A formula's arguments: how each network is applied, its parameters, the observations, a seed, quantiles to keep.
 Formula = Callable[[Any, Any, Any, Any, int], Any]
@@ -57,8 +57,15 @@ def _min_over_critics(apply: Any, params: Any, obs: Any, action: Any, dropout_ke
     return q.min(axis=0)[:, 0]
 
 
-def _reader(formula: Formula, *parts: str, networks: tuple[str, ...] = ("online", "target")) -> Reader:
-    """That of the algorithm whose train states are called `parts`."""
+def _copy_clock(model: Any, updates: float) -> tuple[float, float]:
+    """As `copy_clock`; SBX has divided the interval by the number of envs itself."""
+    return model._n_calls, model.target_update_interval / max(model.tau, 1e-12)
+
+
+def _reader(
+    formula: Formula, *parts: str, clock: Clock | None = gradient_clock, distributional: bool = False
+) -> Reader:
+    """Return the reader of the algorithm whose train states are called `parts`."""
     compiled = jax.jit(formula, static_argnames=("apply", "kept"))
 
     def read(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
@@ -71,7 +78,7 @@ def _reader(formula: Formula, *parts: str, networks: tuple[str, ...] = ("online"
         values = compiled(apply, params, obs.numpy(), int(rng.integers(2**31)), kept)
         return torch.from_numpy(np.array(values))  # a copy: what JAX shares is read-only, which PyTorch warns of
 
-    return Reader(read, networks)
+    return Reader(read, clock, distributional)
 
 
 def _params(state: Any, network: str) -> Any:
@@ -83,10 +90,10 @@ def _params(state: Any, network: str) -> Any:
 
 
 READERS = {
-    "DQN": _reader(_greedy, "qf_state"),
+    "DQN": _reader(_greedy, "qf_state", clock=_copy_clock),
     "TD3": _reader(_at_policy, "actor_state", "qf_state"),
     "DDPG": _reader(_at_policy, "actor_state", "qf_state"),
     "SAC": _reader(_soft, "actor_state", "qf_state", "ent_coef_state"),
-    "TQC": _reader(_truncated, "actor_state", "qf1_state", "qf2_state", "ent_coef_state"),
-    "CrossQ": _reader(_soft, "actor_state", "qf_state", "ent_coef_state", networks=ONLINE_ONLY),
+    "TQC": _reader(_truncated, "actor_state", "qf1_state", "qf2_state", "ent_coef_state", distributional=True),
+    "CrossQ": _reader(_soft, "actor_state", "qf_state", "ent_coef_state", clock=None),
 }

@@ -4,31 +4,41 @@ Scores are arrays (..., runs, tasks): a leading axis may hold anything, for exam
 """
 
 from bsrs.stats.aggregates import iqm, mean, median, optimality_gap, performance_profile
-from bsrs.stats.atari import game_name, human_normalised
 from bsrs.stats.comparison import (
     BestOf,
     Comparison,
+    Pooled,
     Verdict,
     best_of,
+    held_out_choices,
     holm,
     improvement,
     paired_difference,
+    pooled,
     probability_of_improvement,
     relative_advantage,
+    seeds_needed,
+    sign_flip_p,
+    within,
 )
 from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
+from bsrs.stats.references import Reference, failure_bound, game_name, human_normalised, reference_of
 from bsrs.stats.resampling import Interval, bootstrap, iqm_interval
 
 __all__ = [
     "BestOf",
     "Comparison",
     "Interval",
+    "Pooled",
+    "Reference",
     "Verdict",
     "area_under_curve",
     "best_of",
     "bootstrap",
+    "failure_bound",
     "final_score",
     "game_name",
+    "held_out_choices",
     "holm",
     "human_normalised",
     "improvement",
@@ -39,7 +49,12 @@ __all__ = [
     "optimality_gap",
     "paired_difference",
     "performance_profile",
+    "pooled",
     "probability_of_improvement",
+    "reference_of",
     "relative_advantage",
+    "seeds_needed",
+    "sign_flip_p",
     "steps_to_threshold",
+    "within",
 ]

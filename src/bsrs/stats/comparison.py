@@ -1,16 +1,20 @@
-"""One setting against another on the same seeds, the best of several, and what may be concluded.
+"""One setting against another on the same seeds, the best of several, several tasks together, and the verdicts.
 
-    paired_difference(a, b) -> Comparison(mean, low, high, p, n, verdict)     scores of seed i: a[i], b[i]
-    best_of(scores, baseline) -> BestOf                                       scores: (candidates, seeds)
+    paired_difference(a, b) -> Comparison     a is better than b; scores of seed i: a[i], b[i]
+    within(a, b, low=-margin) -> Comparison   a is not worse than b (by more than the margin)
+    best_of(scores, baseline) -> BestOf       the best of several settings; scores: (settings, seeds)
+    pooled(differences) -> Pooled             several tasks; differences: (settings, seeds, tasks)
 
-A verdict needs the exact sign-flip test at 5 % (two-sided), the 95 % interval, the claimed size, and six seeds: with
-five, the smallest p that the test can give is 1/16. `holm` corrects the p-values of claims that are judged together.
+A verdict says: `holds`, the test supports the claim; `does not hold`, the test supports the opposite; `inconclusive`,
+neither. It rests on a sign-flip test at 5%, on the interval, and on at least six seeds: with five, the smallest
+two-sided p is 1/16. The test is about the typical gain: a failure too rare to occur among the seeds stays unseen, so
+failures are counted next to every gain (`references.failure_bound`).
 """
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import ceil, inf
 from typing import Literal
 
 import numpy as np
@@ -24,8 +28,9 @@ Verdict = Literal["holds", "does not hold", "inconclusive"]
 
 LEVEL = 0.05
 FEWEST_SEEDS = 6
-MOST_EXACT = 11  # pairs: 2,048 ways to flip their signs; of more, as many are drawn
-DRAWN = 1_000  # exchanges among more than two
+POWER = 0.8
+MOST_SUMS = 2**20  # as many sums of flipped differences are enumerated; beyond, flips are drawn
+DRAWN = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,95 +41,211 @@ class Comparison:
     low: float
     high: float
     p: float
-    """Two-sided, of the test that the verdict rests on."""
+    """Of the test that the verdict rests on."""
     n: int
-    """Seeds."""
+    """Seeds, or tasks."""
     verdict: Verdict
-    """On "better, by as much as is claimed"."""
+    ahead: int = 0
+    """On how many of them it is better."""
+    exact: bool = True
+    """Whether p is from all sign flips, or from 100,000 random ones."""
 
     def __str__(self) -> str:
-        interval = f" [{self.low:+.4g}, {self.high:+.4g}]" if np.isfinite([self.low, self.high]).all() else ""
-        return f"{self.mean:+.4g}{interval}"
+        interval = f" [{self.low:+.3g}, {self.high:+.3g}]" if np.isfinite([self.low, self.high]).all() else ""
+        return f"{self.mean:+.3g}{interval}"
+
+    @property
+    def p_text(self) -> str:
+        return f"{self.p:.2g}" + ("" if self.exact else f" ({DRAWN:,} random flips)")
 
 
-def paired_difference(a: Array, b: Array, *, claimed: float = 0.0, seed: int = 0) -> Comparison:
-    """Mean of a - b over seeds. It `holds` that a is better by `claimed` if the difference is at least that and clear
-    of zero; it `does not hold` if the difference is clearly below."""
+def sign_flip_p(differences: Array, seed: int = 0) -> Array:
+    """One-sided p that each setting's mean is above zero, corrected for there being several (Westfall and Young).
+
+    differences: (settings, seeds). Without an effect, the signs of a seed's differences might as well be flipped. All
+    flips are enumerated up to 2^20 sums (20 seeds for one setting), else 100,000 are drawn.
+    """
+    scaled = differences / _spread(differences)
+    seen = scaled.sum(axis=1, keepdims=True) - 1e-9
+    sums = _flipped_sums(scaled, seed)
+    count = (sums.max(axis=0) >= seen).sum(axis=1) + (-sums.min(axis=0) >= seen).sum(axis=1)
+    drawn = not is_exact(differences)
+    return np.asarray((count + drawn) / (2 * sums.shape[1] + drawn))
+
+
+def is_exact(differences: Array) -> bool:
+    """Whether all sign flips are enumerated."""
+    return bool(len(differences) * 2.0 ** differences.shape[1] <= MOST_SUMS)
+
+
+def _flipped_sums(differences: Array, seed: int) -> Array:
+    """(settings, flips): the sums over seeds with the first sign kept; the other half of the flips has them negated."""
+    if not is_exact(differences):
+        return np.asarray(differences @ _drawn_signs(differences.shape[1], seed))
+    sums = differences[:, :1]
+    for each in differences.T[1:, :, None]:
+        sums = np.concatenate([sums + each, sums - each], axis=1)
+    return sums
+
+
+@cache
+def _drawn_signs(seeds: int, seed: int) -> Array:
+    return stream(seed, "signs").choice([1.0, -1.0], size=(seeds, DRAWN // 2))
+
+
+def _spread(differences: Array) -> Array:
+    """(settings, 1), the same for every flip: half the setting's own and half the typical one, as few seeds estimate a
+    spread badly."""
+    squares = (differences**2).mean(axis=1, keepdims=True)
+    return np.asarray(np.sqrt((squares + np.median(squares)) / 2) + 1e-300)
+
+
+def _two_sided(differences: Array, seed: int) -> float:
+    return min(1.0, 2 * min(float(sign_flip_p(sign * differences[None], seed)[0]) for sign in (1, -1)))
+
+
+def _paired(a: Array, b: Array) -> Array:
     if np.ndim(a) != 1 or np.shape(a) != np.shape(b):
         raise BadInput(
             f"scores have shapes {np.shape(a)} and {np.shape(b)}; expected one for each seed, the same seeds"
         )
-    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    found = bootstrap(mean, differences[:, None], seed=seed)
+    return np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+
+
+def _verdict(n: int, holds: bool, opposite: bool) -> Verdict:
+    if n < FEWEST_SEEDS or holds == opposite:
+        return "inconclusive"
+    return "holds" if holds else "does not hold"
+
+
+def paired_difference(a: Array, b: Array, *, claimed: float = 0.0, seed: int = 0) -> Comparison:
+    """Compare a with b seed by seed: the claim is that a is better by `claimed` in the mean.
+
+    It holds if the difference is at least that and above zero by the test, and does not hold if it is below `claimed`.
+    """
+    d = _paired(a, b)
+    found = bootstrap(mean, d[:, None], seed=seed)
     gain, low, high = float(found.estimate), float(found.low), float(found.high)
-    p = _two_sided(differences, seed)
-    p_below = _two_sided(differences - claimed, seed) if claimed else p
-    enough = len(differences) >= FEWEST_SEEDS
-    if enough and p <= LEVEL and low > 0 and gain >= claimed:
-        return Comparison(gain, low, high, p, len(differences), "holds")
-    below = enough and p_below <= LEVEL and high < claimed
-    return Comparison(gain, low, high, p_below if below else p, len(differences),
-                      "does not hold" if below else "inconclusive")  # fmt: skip
+    p = _two_sided(d, seed)
+    p_below = _two_sided(d - claimed, seed) if claimed else p
+    below = p_below <= LEVEL and high < claimed
+    verdict = _verdict(len(d), p <= LEVEL and low > 0 and gain >= claimed, below)
+    used = p_below if verdict == "does not hold" else p
+    return Comparison(gain, low, high, used, len(d), verdict, int((d > 0).sum()), is_exact(d[None]))
+
+
+def within(a: Array, b: Array, *, low: float = -inf, high: float = inf, seed: int = 0) -> Comparison:
+    """Compare a with b seed by seed: the claim is that the mean of a - b is between `low` and `high`.
+
+    `low=-margin` says "not worse", `high=margin` "not better", both together "equivalent" (two one-sided tests).
+    It holds if both one-sided tests at 5% reject, and does not hold if one of them shows the mean outside.
+    """
+    d = _paired(a, b)
+    wide, narrow = (bootstrap(mean, d[:, None], seed=seed, confidence=c) for c in (1 - LEVEL, 1 - 2 * LEVEL))
+    sides = [sign * (d - end) for sign, end in ((1, low), (-1, high)) if np.isfinite(end)]
+    p_inside = max(float(sign_flip_p(each[None], seed)[0]) for each in sides)
+    p_outside = min(float(sign_flip_p(-each[None], seed)[0]) for each in sides) * len(sides)
+    inside = p_inside <= LEVEL and low < narrow.low and narrow.high < high
+    outside = p_outside <= LEVEL and bool(narrow.high < low or narrow.low > high)
+    verdict = _verdict(len(d), bool(inside), outside)
+    p = p_outside if verdict == "does not hold" else p_inside
+    ends = float(wide.estimate), float(wide.low), float(wide.high)
+    return Comparison(*ends, min(1.0, p), len(d), verdict, int((d > 0).sum()), is_exact(d[None]))
 
 
 @dataclass(frozen=True)
 class BestOf:
-    """The best of several candidates, tested with all seeds and with the choice accounted for."""
+    """The best of several settings, tested with all seeds and with the choice accounted for."""
 
     chosen: int
-    """The candidate with the largest gain, in units of its spread."""
+    """The setting with the largest gain, in units of its spread."""
     gain: Comparison
-    """Over the baseline: the mean on seeds that had no say in the choice (each seed is left out in turn); interval and
-    p hold for all candidates at once, hence for the one that was chosen."""
-    choices: Array  # (seeds,): the candidate that the other seeds chose
+    """Over the baseline: the mean on held-out seeds (each seed is left out in turn); interval and p hold for all
+    settings at once, hence for the one that was chosen."""
+    choices: Array  # (seeds,): the setting that the other seeds chose
     flattered: float
     """What choosing and reporting on the same seeds would say, as papers do: the largest mean gain."""
 
 
 def best_of(scores: Array, baseline: Array, *, claimed: float = 0.0, seed: int = 0) -> BestOf:
-    """scores: (candidates, seeds), baseline: (seeds,).
-
-    Exchanging the scores of a seed among candidates and baseline is exact for the largest of the candidates' t
-    (Westfall and Young), whatever the scores' distribution. So no seeds are spent on the choice, as halves would be.
-    """
+    """Find the best setting and compare it with the baseline. scores: (settings, seeds), baseline: (seeds,)."""
     scores, baseline = np.asarray(scores, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     if scores.ndim != 2 or scores.shape[1:] != baseline.shape or len(baseline) < 2:
         raise BadInput(f"scores have shape {scores.shape}; expected candidates x at least 2 seeds, as the baseline's")
-    differences, seeds = scores - baseline, len(baseline)
-    chosen = _choose(differences)
-    choices = np.array([_choose(np.delete(differences, i, axis=1)) for i in range(seeds)])
-    held_out = float(differences[choices, np.arange(seeds)].mean())
-    test = exchange_test(scores, baseline, seed)
-    p = min(1.0, 2 * float(test(0.0)[chosen]))
-    low = min(_lower_bound(test, differences[chosen], chosen), held_out)
-    high = max(2 * float(differences[chosen].mean()) - low, held_out)
-    verdict: Verdict = "inconclusive"
-    if seeds >= FEWEST_SEEDS and p <= LEVEL and low > 0 and held_out >= claimed:
-        verdict = "holds"
-    elif seeds >= FEWEST_SEEDS and high < claimed:  # what is true of the best is true of all
-        p_below = _two_sided(differences[chosen] - claimed, seed)
-        verdict, p = ("does not hold", p_below) if p_below <= LEVEL else (verdict, p)
-    gain = Comparison(held_out, low, high, p, seeds, verdict)
-    return BestOf(chosen, gain, choices, float(differences.mean(axis=1).max()))
+    d, n = scores - baseline, len(baseline)
+    chosen = int((d.mean(axis=1) / _spread(d)[:, 0]).argmax())
+    choices = held_out_choices(d)
+    held_out = d[choices, np.arange(n)]
+    gain = float(held_out.mean())
+    p = min(1.0, 2 * float(sign_flip_p(d, seed)[chosen]))
+    low = min(_lower_bound(d, chosen, seed), gain, float(bootstrap(mean, d[chosen][:, None], seed=seed).low))
+    high = max(2 * float(d[chosen].mean()) - low, gain)
+    p_below = _two_sided(d[chosen] - claimed, seed)
+    below = high < claimed and p_below <= LEVEL  # what is true of the best is true of all
+    verdict = _verdict(n, p <= LEVEL and low > 0 and gain >= claimed, below)
+    used = p_below if verdict == "does not hold" else p
+    found = Comparison(gain, low, high, used, n, verdict, int((held_out > 0).sum()), is_exact(d))
+    return BestOf(chosen, found, choices, float(d.mean(axis=1).max()))
 
 
-def exchange_test(scores: Array, baseline: Array, seed: int = 0) -> Callable[[float], Array]:
-    """From a gain to the one-sided p that each candidate's is larger, corrected for there being several.
+def held_out_choices(differences: Array) -> Array:
+    """For each seed, the setting that is best on the other seeds: (settings, seeds) -> (seeds,)."""
+    rest, squares = (each.sum(axis=1, keepdims=True) - each for each in (differences, differences**2))
+    spread = np.sqrt(squares + np.median(squares, axis=0)) + 1e-300
+    return np.asarray((rest / spread).argmax(axis=0))
 
-    Without an effect, a seed's scores might as well have been exchanged among the candidates and the baseline (with the
-    gain added to it). With one candidate this is the sign-flip test.
+
+def _lower_bound(differences: Array, chosen: int, seed: int) -> float:
+    """The largest gain that the test rejects as too small for the chosen setting: by bisection."""
+
+    def rejects(gain: float) -> bool:
+        return bool(sign_flip_p(differences - gain, seed)[chosen] <= LEVEL / 2)
+
+    high = float(differences[chosen].mean())
+    low = high - 20 * float(differences[chosen].std()) - 1e-12
+    if not rejects(low):
+        return -inf  # too few seeds to reject anything
+    for _ in range(14):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rejects(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The mean over several tasks, each on its fixed scale, and who else it speaks for."""
+
+    over_seeds: BestOf
+    """For new seeds on these tasks."""
+    over_tasks: BestOf | None
+    """For new tasks like these. With several settings, each task's gain is at the setting that the others choose. None
+    for one task."""
+    by_task: Array  # (tasks,): the mean gain at the settings that the other seeds choose
+
+
+def pooled(differences: Array, *, seed: int = 0) -> Pooled:
+    """Judge several tasks together. differences: (settings, seeds, tasks), each task in units of its reference range.
+
+    Settings and tasks that share a seed are one piece of evidence: means over tasks are tested seed by seed, and means
+    over seeds task by task.
     """
-    everything = np.stack([baseline, *scores])  # (1 + candidates, seeds)
-    labels = _exchanges(*everything.shape, seed)
-    values, is_base = np.take_along_axis(everything[None], labels, axis=1), (labels == 0).astype(float)
-    a, b = (each[:, 1:] - each[:, :1] for each in (values, is_base))  # a gain of g changes the differences to a + g b
-    mean_a, mean_b, aa, ab, bb = (each.mean(axis=-1) for each in (a, b, a * a, a * b, b * b))
+    seeds, tasks = differences.shape[1:]
+    over_seeds = best_of(differences.mean(axis=2), np.zeros(seeds), seed=seed)
+    over_tasks = best_of(differences.mean(axis=1), np.zeros(tasks), seed=seed) if tasks > 1 else None
+    return Pooled(over_seeds, over_tasks, differences[over_seeds.choices, np.arange(seeds)].mean(axis=0))
 
-    def p_values(gain: float) -> Array:
-        t = _t(mean_a + gain * mean_b, aa + 2 * gain * ab + gain**2 * bb, len(baseline))  # (exchanges, candidates)
-        return np.asarray((t.max(axis=1, keepdims=True) >= t[0] - 1e-9 * np.abs(t[0])).mean(axis=0))
 
-    return p_values
+def seeds_needed(spread: float, effect: float, questions: int = 1) -> int | None:
+    """Seeds that show a mean difference of `effect` four times out of five, if differences have this spread.
+
+    Two-sided at 5%, corrected for the questions that are asked together; None if the effect is zero.
+    """
+    from scipy.stats import norm
+
+    if not effect or not np.isfinite([spread, effect]).all():
+        return None
+    level = float(norm.ppf(1 - LEVEL / 2 / questions))
+    return max(FEWEST_SEEDS, ceil(((level + float(norm.ppf(POWER))) * spread / effect) ** 2 + level**2 / 2))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -134,49 +255,6 @@ def holm(p: Sequence[float]) -> list[float]:
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(stepped)
     return [float(each) for each in corrected]
-
-
-def _two_sided(differences: Array, seed: int) -> float:
-    zeros = np.zeros(len(differences))
-    return float(min(1.0, 2 * min(exchange_test(sign * differences[None], zeros, seed)(0.0)[0] for sign in (1, -1))))
-
-
-@cache
-def _exchanges(settings: int, seeds: int, seed: int) -> Array:
-    """(exchanges, settings, seeds): who has whose score. All ways for few pairs, else as many at random; the first is
-    what was seen."""
-    if settings == 2 and seeds <= MOST_EXACT:
-        first = np.array(list(itertools.product([0, 1], repeat=seeds)))
-        return np.stack([first, 1 - first], axis=1)
-    count = 2**MOST_EXACT if settings == 2 else DRAWN
-    drawn = stream(seed, "exchanges").random((count, settings, seeds)).argsort(axis=1)
-    drawn[0] = np.arange(settings)[:, None]
-    return drawn
-
-
-def _t(means: Array, squares: Array, seeds: int) -> Array:
-    """(..., candidates), from the means and mean squares over seeds: the mean over its spread. That is half the
-    candidate's own and half the typical one: few seeds tell a spread badly."""
-    own = np.maximum(squares - means**2, 0.0) * seeds / max(1, seeds - 1)
-    middle = (own.shape[-1] - 1) // 2
-    spread = np.sqrt((own + np.partition(own, middle, axis=-1)[..., middle, None]) / 2)
-    return np.asarray(means / np.maximum(spread, 1e-9 * np.sqrt(squares) + 1e-300))
-
-
-def _choose(differences: Array) -> int:
-    return int(_t(differences.mean(axis=1), (differences**2).mean(axis=1), differences.shape[1]).argmax())
-
-
-def _lower_bound(test: Callable[[float], Array], differences: Array, chosen: int) -> float:
-    """The largest gain that the test rejects as too small for the chosen candidate: by bisection."""
-    high = float(differences.mean())
-    low = high - 20 * float(differences.std()) - 1e-12
-    if test(low)[chosen] > LEVEL / 2:
-        return -np.inf  # too few seeds to reject anything
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if test(middle)[chosen] <= LEVEL / 2 else (low, middle)
-    return low
 
 
 def probability_of_improvement(x: Array, y: Array) -> Array:
@@ -202,7 +280,7 @@ def relative_advantage(score: Array, baseline: Array, floor: Array | float) -> A
     """(score - baseline) / |baseline - floor|: the gain as a share of what the baseline gained over random play.
 
     Right for negative scores, where a share of the score itself has the wrong sign: Pong -10 against -15 is
-    better by 5 / |-15 + 20.7| = 88 %. Infinite where the baseline is exactly as good as random.
+    better by 5 / |-15 + 20.7| = 88%. Infinite where the baseline is exactly as good as random.
     """
     gain = np.asarray(score, dtype=np.float64) - baseline
     gained = np.abs(np.asarray(baseline, dtype=np.float64) - floor)

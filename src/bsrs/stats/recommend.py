@@ -1,22 +1,36 @@
-"""Which eta to use: the answer of a sweep in one sentence, with how sure it is."""
+"""Which eta to use: the answer of a sweep, with how sure it is.
+
+The test behind "use" is about the typical gain. Rare failures escape it, so no "use" goes without the failed runs and
+an upper bound of their probability: simulated in `python -m experiments calibration`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 
-from bsrs.stats.aggregates import Array
-from bsrs.stats.comparison import FEWEST_SEEDS, Comparison, best_of
+from bsrs.stats.comparison import FEWEST_SEEDS, Comparison, best_of, seeds_needed
 from bsrs.stats.records import Series, Task
-from bsrs.stats.summary import baseline_of, floor_of, on_shared_seeds
+from bsrs.stats.references import Reference
+from bsrs.stats.summary import (
+    OWN_RANGE,
+    Failures,
+    baseline_of,
+    failures_of,
+    on_shared_seeds,
+    paired_gain,
+    task_reference,
+)
 
-WORTH = 0.1  # a gain that one would not like to miss, as a share of what eta = 0 gained
-POWER = 0.8
+By = Literal["training", "final"]
+VALUES = {"training": attrgetter("area"), "final": attrgetter("final")}
+WHEN = {"training": "over training", "final": "at the end"}
+WORTH = 0.1  # a gain that you would not want to miss, as a share of the reference range
+RISK = 0.1  # a failure bound that exceeds the baseline's by more is part of the answer
 TOO_FEW = "too few seeds"
-UNTOLD = f"{TOO_FEW} to tell whether any eta helps here"
-LEVEL = 0.04  # one-sided: "does any help?" has one side, and noise alone may lead to another eta in at most 5 %
+INCONCLUSIVE = f"{TOO_FEW} to tell whether any eta helps here"
 
 
 @dataclass(frozen=True)
@@ -32,86 +46,106 @@ class Recommendation:
     """In a few words, without the numbers behind it."""
     sentence: str
     """The answer with its numbers."""
+    by: By = "training"
+    """What the answer goes by: the mean score over training, or the final score."""
     gain: Comparison | None = None
-    """Of the best eta over eta = 0, in the mean score over training; None where there is nothing to compare."""
+    """Of the best eta over eta = 0; None where there is nothing to compare."""
+    other: Comparison | None = None
+    """Of the same eta in the other measure."""
     best: float | str | None = None
     """The eta that `gain` is about."""
+    failures: Failures | None = None
+    """Of the best eta."""
+    baseline_failures: Failures | None = None
     more_seeds: int | None = None
-    """Seeds to add, to find a gain of 10 % four times out of five; None if that is not to be estimated."""
+    """Seeds to add, to find a gain of 10% four times out of five; None if that cannot be estimated."""
 
     @property
     def helps(self) -> bool:
         return self.eta != 0.0
 
 
-def recommend(series: Sequence[Series]) -> list[Recommendation]:
-    """One for each task and variant in which more than eta = 0 was run, by the mean score over training."""
+def recommend(series: Sequence[Series], by: By = "training") -> list[Recommendation]:
+    """One for each task and variant in which more than eta = 0 was run."""
     found = []
     for task, variant in dict.fromkeys((each.task, each.variant) for each in series):
         candidates = [s for s in series if (s.task, s.variant) == (task, variant) and s.eta != 0.0]
         if candidates:
-            found.append(_recommend(candidates, series))
+            found.append(_recommend(candidates, series, by))
     return found
 
 
-def _recommend(candidates: Sequence[Series], everything: Sequence[Series]) -> Recommendation:
+def _recommend(candidates: Sequence[Series], everything: Sequence[Series], by: By) -> Recommendation:
     task, variant = candidates[0].task, candidates[0].variant
     baseline = baseline_of(candidates[0], everything)
     if baseline is None:
         words = "eta = 0 was not run: without it nothing shows whether shaping helps"
-        return Recommendation(task, variant, 0.0, "run eta = 0 too", words)
+        return Recommendation(task, variant, 0.0, "run eta = 0 too", words, by)
     # Those that can be tested or, if none can, compared at all: one run of one eta must not take seeds from the others.
     shared = [len(set(each.seeds) & set(baseline.seeds)) for each in candidates]
     if max(shared) < 2:
         seeds = f"{max(shared)} of at least {FEWEST_SEEDS} that another eta has together with eta = 0"
-        words = f"{UNTOLD} ({seeds}): keep 0"
-        return Recommendation(task, variant, 0.0, TOO_FEW, words)
+        return Recommendation(task, variant, 0.0, TOO_FEW, f"{INCONCLUSIVE} ({seeds}): keep 0", by)
     least = FEWEST_SEEDS if max(shared) >= FEWEST_SEEDS else 2
     candidates = [each for each, count in zip(candidates, shared, strict=True) if count >= least]
-    *each, zero = on_shared_seeds(attrgetter("area"), *candidates, baseline)
+    *scores, zero = on_shared_seeds(VALUES[by], *candidates, baseline)
     if len(zero) < 2:
         words = f"every eta needs the same seeds, at least 2, and {FEWEST_SEEDS} for a verdict: keep 0 until then"
-        return Recommendation(task, variant, 0.0, TOO_FEW, words)
-    best = best_of(np.stack(each), zero)
-    eta, gain = candidates[best.chosen].eta, best.gain
+        return Recommendation(task, variant, 0.0, TOO_FEW, words, by)
+    best = best_of(np.stack(scores), zero)
+    reference, chosen = task_reference(task, everything), candidates[best.chosen]
+    failures = failures_of(chosen, reference), failures_of(baseline, reference)
+    other: By = "final" if by == "training" else "training"
+    side = paired_gain(chosen, baseline, VALUES[other])
+    spread = float(np.median((np.stack(scores) - zero).std(axis=1, ddof=1)))
+    more = _more_seeds(spread, reference, len(scores), len(zero))
+    eta, answer, sentence = _words(chosen.eta, best.gain, side, failures, more, by)
+    sentence += _measured(task, reference)
+    return Recommendation(task, variant, eta, answer, sentence, by, best.gain, side, chosen.eta, *failures, more)
+
+
+def _words(
+    eta: float | str, gain: Comparison, side: Comparison | None, failures: tuple[Failures, Failures],
+    more: int | None, by: By,
+) -> tuple[float | str, str, str]:  # fmt: skip
+    """The eta to use, the answer, and the answer with its numbers."""
     label = f"{eta:g}" if isinstance(eta, float | int) else eta
-    over = f"{gain} over eta = 0 on held-out seeds in the mean score over training, {gain.n} seeds"
-    if gain.n >= FEWEST_SEEDS and gain.p / 2 <= LEVEL and gain.mean > 0:  # a decision; a verdict asks for 2.5 %
-        narrowly = "" if gain.low > 0 else ", narrowly"
-        sentence = f"use eta = {label}{narrowly}: {over}"
-        return Recommendation(task, variant, eta, f"use {label}{narrowly}", sentence, gain, eta)
-    more = _more_seeds(np.stack(each) - zero, abs(float(zero.mean()) - floor_of(task, everything)))
+    other = WHEN["final" if by == "training" else "training"]
+    over = f"typical gain over eta = 0 {WHEN[by]} {gain} on {gain.n} held-out seeds, {other} {side}"
+    over += f"; {failures[0]}, {failures[1]} at eta = 0"
+    if gain.verdict == "holds":
+        caveats = [f"but it is worse {other}"] if side and side.verdict == "does not hold" else []
+        caveats += ["at a risk of failed runs"] if failures[0].bound > failures[1].bound + RISK else []
+        words = ", ".join([label, *caveats])
+        return eta, f"use {words}; {failures[0]}", f"use eta = {words}: {over}"
     if gain.verdict == "does not hold":
-        answer = "keep 0: every other is worse"
-        sentence = f"keep eta = 0: every other is worse, {label} least clearly: {over}"
-    elif gain.n < FEWEST_SEEDS:
+        answer = "keep 0: every other eta is worse"
+        return 0.0, answer, f"{answer}, {label} least clearly: {over}"
+    if gain.n < FEWEST_SEEDS:
         few = f"{gain.n} of at least {FEWEST_SEEDS}"
-        answer, sentence = TOO_FEW, f"{UNTOLD} ({few}): keep 0; {_told(more)}"
-    else:
-        answer = f"keep 0; {_told(more)}"
-        sentence = f"no evidence that any eta helps here: keep 0 (eta = {label}: {over}); {_told(more)}"
-    return Recommendation(task, variant, 0.0, answer, sentence, gain, eta, more)
+        return 0.0, TOO_FEW, f"{INCONCLUSIVE} ({few}): keep 0; {_format_seeds(more)}"
+    seeds = _format_seeds(more)
+    return 0.0, f"keep 0; {seeds}", f"no evidence that any eta helps here: keep 0; {seeds} (eta = {label}: {over})"
 
 
-def _more_seeds(differences: Array, scale: float) -> int | None:
-    """How many seeds a gain of 10 % needs to be found four times out of five, less those that are there.
-
-    differences: (candidates, seeds). The usual sample size of a paired t test, at the level that the choice leaves.
-    """
-    from scipy.stats import norm
-
-    spread = float(np.median(differences.std(axis=1, ddof=1)))
-    if scale <= 0 or not np.isfinite(scale):
-        return None
-    level = norm.ppf(1 - LEVEL / len(differences))
-    needed = ((level + norm.ppf(POWER)) * spread / (WORTH * scale)) ** 2 + level**2 / 2
-    seeds: int = differences.shape[1]
-    return max(FEWEST_SEEDS, ceil(float(needed)), seeds) - seeds
+def _measured(task: Task, reference: Reference | None) -> str:
+    """What failures are judged by, where that is not a fixed reference."""
+    if reference is None:
+        return f" (no reference score for {task.env}: only diverged runs count as failed)"
+    if reference.source == OWN_RANGE:
+        return f" (no reference score for {task.env}: failures are judged by {OWN_RANGE})"
+    return ""
 
 
-def _told(more: int | None) -> str:
+def _more_seeds(spread: float, reference: Reference | None, settings: int, seeds: int) -> int | None:
+    """How many seeds a gain of 10% of the reference range needs, less those that are there."""
+    needed = seeds_needed(spread, WORTH * reference.span, settings) if reference else None
+    return None if needed is None else max(needed, seeds) - seeds
+
+
+def _format_seeds(more: int | None) -> str:
     if more is None:
         return "how many seeds a verdict takes cannot be estimated"
     if not more:
-        return "a gain of 10 % would probably have shown"
-    return f"{more:,} more seed{'s' * (more > 1)} would show a gain of 10 %"
+        return "a gain of 10% would probably have shown"
+    return f"{more:,} more seed{'s' * (more > 1)} would show a gain of 10%"

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bsrs.config.base import to_dict
-from bsrs.config.training import TrainingConfig
+from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
 from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
@@ -27,7 +26,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The ended runs of one config but for the seed, in the order of their seeds: a line in a plot."""
+    """The finished runs of one config that differ in the seed, in the order of their seeds: a line in a plot."""
 
     runs: tuple[RunRecord, ...]
     task: Task
@@ -36,7 +35,7 @@ class Series:
     steps: Array  # (steps,)
     curves: Array  # (runs, steps)
     # What follows is made of these.
-    config: TrainingConfig = field(init=False)
+    config: RunSettings = field(init=False)
     """Of any of its runs."""
     env: str = field(init=False)
     eta: float | str = field(init=False)
@@ -90,14 +89,16 @@ def _task_series(task: Task, runs: Sequence[RunRecord], group_by: Sequence[str])
     worst = float(np.nanmin(evaluations))
     groups: dict[Any, list[RunRecord]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.config.seed, run.folder)):
-        shared = to_dict(run.config)
-        if strange := set(group_by) - set(shared):
-            raise unknown(f"field of a {run.config.algorithm} config", min(strange), shared)
-        names = {"eta", *group_by} if group_by else shared.keys() - {"seed"}
-        groups[tuple(repr(value) for name, value in shared.items() if name in names)].append(run)
-    settings = [to_dict(members[0].config) for members in groups.values()]
-    varying = [name for name in settings[0] if name != "eta" and len({repr(each[name]) for each in settings}) > 1]
-    varying = [name for name in varying if not group_by or name in group_by]
+        own = run.config.meaning
+        if strange := [name for name in group_by if not hasattr(run.config, name)]:
+            raise unknown(f"setting of a {run.config.algorithm} run", strange[0], run.config.fields)
+        counted = {"eta", *group_by} if group_by else own.keys() - {"seed"}
+        groups[frozenset((name, repr(getattr(run.config, name))) for name in counted)].append(run)
+    settings = [members[0].config for members in groups.values()]
+    names = dict.fromkeys(
+        group_by or [name for each in settings for name in each.meaning if name not in ("eta", "seed")]
+    )
+    varying = [name for name in names if len({repr(getattr(each, name, None)) for each in settings}) > 1]
     return [_series(task, members, varying, worst) for members in groups.values()]
 
 
@@ -116,7 +117,7 @@ def _series(task: Task, runs: Sequence[RunRecord], varying: Sequence[str], worst
                 f"{run.folder} finished with {len(scores)} evaluations, others of its kind with {len(steps)}"
             )
         row[: len(scores)] = np.nan_to_num(scores, nan=worst)
-    variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying)
+    variant = ", ".join(f"{name}={getattr(config, name)}" for name in varying if hasattr(config, name))
     return Series(tuple(runs), task, variant, steps, curves)
 
 

@@ -1,4 +1,4 @@
-"""How sure an estimate is: bootstrap-t intervals, never narrower than Student's. The seed is what is drawn anew."""
+"""How sure an estimate is: bootstrap-t intervals, never narrower than Student's. Seeds are resampled."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +26,10 @@ class Interval:
     def known(self) -> bool:
         """Whether the runs say anything about their spread: one run, or runs that are all equal, do not."""
         return bool(np.isfinite([self.low, self.high]).all())
+
+    def within(self, lowest: float, highest: float) -> "Interval":
+        """Cut the ends to a range: a band should not leave the scores that were reached."""
+        return Interval(self.estimate, np.clip(self.low, lowest, highest), np.clip(self.high, lowest, highest))
 
     def __str__(self) -> str:
         return f"{self.estimate:.4g}" + (f" [{self.low:.4g}, {self.high:.4g}]" if self.known else "")
@@ -87,7 +91,7 @@ def _t(statistic: Callable[..., Array], arrays: list[Array], estimate: Array) ->
 
 
 def _redraw(arrays: list[Array], seed: int, draws: int) -> Iterator[list[Array]]:
-    """The samples drawn anew, with the draws as a new first axis, as many at once as fit into memory."""
+    """Return the resampled scores with the draws as a new first axis, as many at once as fit into memory."""
     rng = stream(seed, "bootstrap")
     runs = arrays[0].shape[-2]
     at_once = max(1, NUMBERS_AT_ONCE // sum(array.size for array in arrays))

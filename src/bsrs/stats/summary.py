@@ -9,12 +9,29 @@ import numpy as np
 
 from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, mean
-from bsrs.stats.atari import game_name, human_normalised, minatar_game, reference_scores
-from bsrs.stats.comparison import improvement, relative_advantage
+from bsrs.stats.comparison import Comparison, improvement, paired_difference, relative_advantage
 from bsrs.stats.records import Series, Task
+from bsrs.stats.references import Reference, failure_bound, game_name, human_reference, minatar_game, reference_of
 from bsrs.stats.resampling import Interval, bootstrap
 
 SEED = 0
+OWN_RANGE = "the baseline's own first and last evaluation"
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Runs of one setting that diverged or did not learn, and how likely that may be."""
+
+    failed: int
+    runs: int
+
+    @property
+    def bound(self) -> float:
+        """At most this probability, with 95% confidence."""
+        return failure_bound(self.failed, self.runs)
+
+    def __str__(self) -> str:
+        return f"{self.failed} of {self.runs} failed (at most {self.bound:.0%})"
 
 
 @dataclass(frozen=True)
@@ -22,36 +39,53 @@ class Row:
     """One series in the table of statistics. The comparisons are with the baseline, eta = 0; its own has none."""
 
     series: Series
-    final: Interval
-    """Mean over runs of the final score."""
     area: Interval
     """Mean over runs of the mean score over training."""
+    final: Interval
+    """Mean over runs of the final score."""
+    gain: Comparison | None
+    """Over the baseline in the mean score over training, on shared seeds."""
+    final_gain: Comparison | None
+    """Over the baseline in the final score, on shared seeds."""
+    failures: Failures
+    reference: Reference | None
+    """What scores and failures are measured by; None if the task has none and the baseline did not improve."""
     steps_to_level: float
-    """Median over runs of the first step at 90 % of the way from the task's worst score to the baseline's final;
+    """Median over runs of the first step at 90% of the way from the random policy's score to the baseline's final;
     infinite if it is not reached, NaN without a baseline."""
     improvement: Interval | None
     """Probability that a run ends above the baseline's run with its seed."""
     advantage: Interval | None
-    """Of the mean final score, relative to what the baseline gained over random play (or the task's worst score)."""
+    """Of the mean final score, relative to what the baseline gained over the random policy."""
 
 
 def summary(series: Sequence[Series]) -> list[Row]:
     """A row for each series."""
-    rows = []
-    for own in series:
-        baseline, floor = baseline_of(own, series), floor_of(own.task, series)
-        better = advantage = None
-        steps_to_level = np.nan
-        if baseline is not None:
-            level = floor + 0.9 * (float(baseline.final.mean()) - floor)
-            steps_to_level = own.steps_to(level)
-        if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
-            mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
-            better = improvement(mine, zero)
-            advantage = bootstrap(partial(mean_advantage, floor=floor), mine[:, None], zero[:, None], seed=SEED)
-        final, area = (bootstrap(mean, each[:, None], seed=SEED) for each in (own.final, own.area))
-        rows.append(Row(own, final, area, steps_to_level, better, advantage))
-    return rows
+    return [_row(own, series) for own in series]
+
+
+def _row(own: Series, series: Sequence[Series]) -> Row:
+    baseline, reference = baseline_of(own, series), task_reference(own.task, series)
+    final, area = (bootstrap(mean, each[:, None], seed=SEED) for each in (own.final, own.area))
+    better = advantage = gain = final_gain = None
+    steps_to_level = np.nan
+    if baseline is not None and reference is not None:
+        steps_to_level = own.steps_to(reference.random + 0.9 * (float(baseline.final.mean()) - reference.random))
+    if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
+        gain, final_gain = (paired_gain(own, baseline, value) for value in (attrgetter("area"), attrgetter("final")))
+        mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
+        better = improvement(mine, zero)
+        if reference is not None:
+            relative = partial(mean_advantage, floor=reference.random)
+            advantage = bootstrap(relative, mine[:, None], zero[:, None], seed=SEED)
+    failures = failures_of(own, reference)
+    return Row(own, area, final, gain, final_gain, failures, reference, steps_to_level, better, advantage)
+
+
+def paired_gain(own: Series, baseline: Series, value: Callable[[Series], Array]) -> Comparison | None:
+    """Compare two series on the seeds that they share; None if they share none."""
+    mine, zero = on_shared_seeds(value, own, baseline)
+    return paired_difference(mine, zero, seed=SEED) if len(mine) else None
 
 
 def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
@@ -76,12 +110,22 @@ def baseline_of(series: Series, everything: Sequence[Series]) -> Series | None:
     return next((each for each in same_task if each.variant == series.variant), next(iter(same_task), None))
 
 
-def floor_of(task: Task, everything: Sequence[Series]) -> float:
-    """What is as good as nothing: random play's score where it is known, else the worst evaluation."""
-    game = game_name(task.env)
-    if game in reference_scores():
-        return reference_scores()[game][0]
-    return float(min(each.curves.min() for each in everything if each.task == task))
+def task_reference(task: Task, everything: Sequence[Series]) -> Reference | None:
+    """The fixed reference of the task's env, else the baseline's own range; no shaped run can change either."""
+    if known := reference_of(task.env):
+        return known
+    zeros = [each for each in everything if each.task == task and each.eta == 0.0]
+    if not zeros:
+        return None
+    first, last = float(zeros[0].curves[:, 0].mean()), float(zeros[0].final.mean())
+    return Reference(first, last, OWN_RANGE) if last > first else None
+
+
+def failures_of(series: Series, reference: Reference | None) -> Failures:
+    """Count the runs that diverged or whose final score is near the random policy's."""
+    diverged = np.array([run.outcome == "diverged" for run in series.runs])
+    failed = diverged if reference is None else diverged | reference.failed(series.final)
+    return Failures(int(failed.sum()), len(failed))
 
 
 @dataclass(frozen=True)
@@ -109,8 +153,7 @@ def games_together(series: Sequence[Series]) -> Games | None:
     """All Atari games, or else all MinAtar games; None if fewer than two have been run.
 
     Only games that every constant eta has are compared, on the seeds that all have; schedules are there if they have
-    all of these. Atari's scores are human-normalised. Nobody has measured humans on MinAtar: there 1 is what eta = 0
-    scores at the end.
+    all of these. Atari's scores are human-normalised, MinAtar's relative to its references.
     """
     kind, chosen = _by_game(series)
     constants = sorted({eta for _, eta in chosen if not isinstance(eta, str)})
@@ -131,23 +174,19 @@ def games_together(series: Sequence[Series]) -> Games | None:
         return None
     schedules = sorted({eta for _, eta in chosen if isinstance(eta, str) and complete(eta)})
     etas: tuple[float | str, ...] = (*constants, *schedules)
-    score, plain = "human-normalised score", {}
-    if kind == "MinAtar":
-        score = "score relative to plain"
-        plain = {game: float(chosen[game, 0.0].final.mean()) if 0.0 in etas else 0.0 for game in games}
-        if min(plain.values()) <= 0:
-            return None  # nothing to compare with
-
-    def normalised(scores: Array, game: str) -> Array:
-        return scores / plain[game] if game in plain else human_normalised(scores, game)
+    scale = {game: reference_of(chosen[game, constants[0]].env) for game in games}
+    if kind == "MinAtar" and None in scale.values():
+        return None
 
     def of_eta(eta: float | str, values: Callable[[Series], Array]) -> Array:
         """(..., seeds, games)"""
-        return np.stack([normalised(of_seeds(chosen[g, eta], seeds, values), g) for g in games], axis=-1)
+        each = [(scale[g] or human_reference(g)).normalised(of_seeds(chosen[g, eta], seeds, values)) for g in games]
+        return np.stack(each, axis=-1)
 
     curves = {eta: of_eta(eta, lambda each: each.curves[:, : len(steps)]) for eta in etas}  # (seeds, steps, games)
     final = {eta: of_eta(eta, attrgetter("final")) for eta in etas}
     swapped = {eta: np.swapaxes(curve, 0, 1) for eta, curve in curves.items()}
+    score = "human-normalised score" if kind == "Atari" else "score relative to the reference"
     return Games(kind, score, tuple(games), etas, tuple(seeds), steps, swapped, final)
 
 

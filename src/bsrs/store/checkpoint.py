@@ -1,30 +1,24 @@
 """A `State` as a folder: safetensors, raw arrays and JSON. No pickle is ever written or loaded.
 
-The folder is written aside, synced and renamed, so there is always a whole one; checksums of every file tell when a
-disk did not keep it.
+Members of a population save their checkpoints as one generation, in three steps that every member takes before any
+takes the next: `prepare` writes the new one aside, `commit` puts it in place and keeps the last one, `forget` removes
+that. So after a kill there is always a step of which every member has a whole checkpoint.
 """
 
+import io
+import json
 import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.torch
 
 from bsrs.agents.agent import Array, State
-from bsrs.store.files import (
-    Damaged,
-    checksum,
-    clear_words_when_full,
-    flush_folder,
-    open_regular,
-    read_bytes,
-    read_json,
-    write_json,
-    write_whole,
-)
+from bsrs.store.files import Damaged, checksum, is_count, matches, open_regular, read_bytes, read_json, write_json
+from bsrs.writing import Denied, Exhausted, explained, flush_folder, new_file
 
 FORMAT = 2
 _TENSORS = "tensors.safetensors"
@@ -32,41 +26,90 @@ _LARGEST_TENSORS = 2**36  # bytes
 
 
 def save(folder: Path, state: State, about: dict[str, Any]) -> None:
-    """Replace the checkpoint at `folder`. `about` is what the store itself wants to remember."""
+    """Replace the checkpoint at `folder`, of a run that is trained alone."""
+    prepare(folder, state, about)
+    commit(folder)
+    forget(folder)
+
+
+def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
+    """Write the next checkpoint aside. `about` is what the store itself wants to remember."""
     aside, old = _beside(folder)
-    _recover(folder)
-    _clear(aside)
-    with clear_words_when_full(folder.parent):
+    with explained(folder):
+        _clear(aside)
+        if os.path.lexists(folder):
+            _clear(old)
         aside.mkdir()
-        _write(aside, state, about)
+        with new_file(aside / _TENSORS) as file:
+            _put(file, tensor_bytes(state))
+        for name, array in state.arrays.items():
+            with new_file(aside / _file(name)) as file:
+                np.save(file, array, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+    sums = {name: checksum(aside / name) for name in [_TENSORS, *map(_file, state.arrays)]}
+    content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
+    write_json(aside / "state.json", content, sealed=True)  # the last, and it syncs the folder
+
+
+def commit(folder: Path) -> None:
+    """Put the prepared checkpoint in place, and keep the last one until `forget`."""
+    aside, old = _beside(folder)
+    with explained(folder):
         if os.path.lexists(folder):
             folder.rename(old)
         aside.rename(folder)
         flush_folder(folder.parent)
-        _clear(old)
 
 
-def _write(folder: Path, state: State, about: dict[str, Any]) -> None:
-    write_whole(folder / _TENSORS, tensor_bytes(state))
-    for name, array in state.arrays.items():
-        with (folder / _file(name)).open("wb") as out:
-            np.save(out, array, allow_pickle=False)
-            out.flush()
-            os.fsync(out.fileno())
-    sums = {name: checksum(folder / name) for name in [_TENSORS, *map(_file, state.arrays)]}
-    content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
-    write_json(folder / "state.json", content, sealed=True)  # the last, and it syncs the folder
+def forget(folder: Path) -> None:
+    """Remove the checkpoint before the last one."""
+    _clear(_beside(folder)[1])
 
 
-def load(folder: Path) -> tuple[State, dict[str, Any]] | None:
-    """The checkpoint and what was said about it, or None if none was written yet."""
-    _recover(folder)
-    if not os.path.lexists(folder):
-        return None
+class Generation(NamedTuple):
+    """A checkpoint on the disk, and with which engine it was computed."""
+
+    path: Path
+    engine: str
+
+
+def generations(folder: Path) -> dict[int, Generation]:
+    """The checkpoints by their step: the last one, and the one before it where a kill has left both."""
+    found = {}
+    for path in (_beside(folder)[1], folder):
+        if os.path.lexists(path):
+            step, engine = _label(path)
+            found[step] = Generation(path, engine)
+    return found
+
+
+def _label(path: Path) -> tuple[int, str]:
+    """Step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
     try:
-        return _read(folder)
+        content = read_json(path / "state.json")
+        step, engine = content["info"]["step"], content["about"].get("engine", "")
+    except (Damaged, FileNotFoundError, KeyError, TypeError, AttributeError):
+        return 0, ""
+    return (step, str(engine)) if is_count(step) else (0, "")
+
+
+def latest(folder: Path) -> Path | None:
+    """The last whole checkpoint of a run, if there is one."""
+    found = generations(folder)
+    return found[max(found)].path if found else None
+
+
+def load(path: Path) -> tuple[State, dict[str, Any]]:
+    """The checkpoint and what was said about it."""
+    try:
+        if path.is_symlink():
+            raise ValueError("it is a link")
+        return _read(path)
+    except (Denied, Exhausted, MemoryError):
+        raise
     except Exception as error:  # whatever reading bytes of unknown origin may raise
-        raise Damaged(f"the checkpoint {folder} is damaged ({type(error).__name__}: {error})", folder.parent) from None
+        raise Damaged(f"the checkpoint {path} is damaged ({type(error).__name__}: {error})") from None
 
 
 def _read(folder: Path) -> tuple[State, dict[str, Any]]:
@@ -76,54 +119,75 @@ def _read(folder: Path) -> tuple[State, dict[str, Any]]:
     if content["format"] > 1 and "checksum" not in content:
         raise ValueError("state.json has changed since it was written")
     sums = content["checksums"]
+    # Compared before they are read: a damaged header may ask for any amount of memory.
     _check(folder / _TENSORS, sums)
     state = State(safetensors.torch.load(read_bytes(folder / _TENSORS, _LARGEST_TENSORS)), {}, content["info"])
     for name in content["arrays"]:
         path = folder / _file(name)
+        _check(path, sums)
         with os.fdopen(open_regular(path), "rb") as file:
             state.arrays[name] = np.load(file, allow_pickle=False)
-        _check(path, sums, state.arrays[name])
     return state, content["about"]
 
 
-def _check(path: Path, sums: dict[str, Any], array: Array | None = None) -> None:
-    expected, found = sums[path.name], checksum(path)
-    if isinstance(expected, int):  # format 1 had the sums of arrays without their headers
-        if array is not None:
-            found["checksum"] = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        expected, found = {"checksum": expected}, {"checksum": found["checksum"]}
-    if found != expected:
+def _check(path: Path, sums: dict[str, Any]) -> None:
+    expected = sums[path.name]
+    if isinstance(expected, int):  # format 1 had no sizes, and the sums of arrays without their headers
+        content = read_bytes(path, _LARGEST_TENSORS)
+        if path.suffix == ".npy":
+            array: Array = np.load(io.BytesIO(content), allow_pickle=False)
+            content = np.ascontiguousarray(array).tobytes()
+        same = zlib.crc32(content) == expected
+    else:
+        same = matches(path, expected)
+    if not same:
         raise ValueError(f"{path.name} has changed since it was written")
 
 
 def remove(folder: Path) -> None:
-    for one in (*_beside(folder), folder):  # the old one before it: alone, it would be taken for the last
+    """Remove every checkpoint of a run."""
+    for one in (*_beside(folder), folder):
         _clear(one)
 
 
-def set_aside(run: Path) -> None:
-    """Take a damaged checkpoint out of the way of a run that starts again."""
-    damaged = run / "checkpoint.damaged"
-    _clear(damaged)
-    _recover(run / "checkpoint")
-    if os.path.lexists(run / "checkpoint"):
-        (run / "checkpoint").rename(damaged)
+def set_aside(path: Path) -> None:
+    """Take a damaged checkpoint out of the way."""
+    damaged = path.with_name("checkpoint.damaged")
+    with explained(path):
+        _clear(damaged)
+        if os.path.lexists(path):
+            path.rename(damaged)
 
 
-def tensor_bytes(state: State) -> bytes:
-    return safetensors.torch.save({name: tensor.cpu().contiguous() for name, tensor in state.tensors.items()})
+def settle(folder: Path, path: Path) -> None:
+    """Make the checkpoint at `path` the only one, because the run continues from it."""
+    with explained(folder):
+        if path != folder:
+            _clear(folder)
+            path.rename(folder)
+        forget(folder)
 
 
-def _recover(folder: Path) -> None:
-    """Make good what a killed `save` left behind.
+def tensor_bytes(state: State, metadata: dict[str, str] | None = None) -> bytes:
+    return safetensors.torch.save({name: tensor.cpu().contiguous() for name, tensor in state.tensors.items()}, metadata)
 
-    Between its two renames that is the whole old checkpoint under its other name; after them, a part of it.
-    """
-    _, old = _beside(folder)
-    if os.path.lexists(folder):
-        _clear(old)
-    elif old.exists():
-        old.rename(folder)
+
+def model_bytes(model: State) -> bytes:
+    """A trained model as a safetensors file, with its `info` in the header."""
+    return tensor_bytes(model, {"info": json.dumps(model.info)} if model.info else None)
+
+
+def read_model_bytes(data: bytes) -> State:
+    """The way back from `model_bytes`."""
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    info = json.loads(header.get("__metadata__", {}).get("info", "{}"))
+    return State(safetensors.torch.load(data), info=info)
+
+
+def _put(file: Any, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _clear(path: Path) -> None:

@@ -10,11 +10,11 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from bsrs.errors import BadInput
+from bsrs.writing import explained, own_file, write_whole
 
 Mark = dict[str, int]
 """Size and checksum of a file, or of its beginning."""
@@ -23,72 +23,20 @@ BEGINNING: Mark = {"size": 0, "checksum": 0}
 LARGEST_JSON = 2**26  # bytes
 LARGEST_LINES = 2**30
 _BLOCK = 2**20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class DiskFull(BadInput):
-    """There was no space for a file."""
+_NOT_A_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 
 
 class Damaged(BadInput):
-    """A file of a run is not what was written. `run` is the run's folder, where it is known."""
-
-    def __init__(self, what: str, run: Path | None = None) -> None:
-        super().__init__(what)
-        self.run = run
+    """The content of a file is not what was written."""
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Writing
 
 
-@contextmanager
-def clear_words_when_full(folder: Path) -> Iterator[None]:
-    """A full disk is the user's to fix, and nothing that was finished is lost by it."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise DiskFull(
-            f"no space left for {folder}: what was written before is whole; free some space and use --resume"
-        ) from error
-
-
-def make_folder(folder: Path) -> None:
-    """The folder and those above it, if they are not there yet."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if error.errno in _FULL:
-            raise
-        raise BadInput(f"the folder {folder} cannot be made: {error.strerror}") from None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file's content at once."""
-    aside = path.with_name(f"{path.name}.new")
-    with clear_words_when_full(path.parent):
-        with os.fdopen(open_regular(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        flush_folder(path.parent)
-
-
 def write_json(path: Path, content: dict[str, Any], *, sealed: bool = False) -> None:
     """A JSON object; `sealed`, with its own checksum in it, which `read_json` verifies where it finds one."""
     write_whole(path, _encoded(content, sealed))
-
-
-def flush_folder(folder: Path) -> None:
-    """Make what was created or renamed in `folder` outlive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _encoded(content: dict[str, Any], sealed: bool) -> bytes:
@@ -101,12 +49,12 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._descriptor = own_file(path, os.O_RDWR | os.O_APPEND)
 
     def append(self, line: dict[str, Any]) -> None:
         content = (json.dumps(_finite(line), allow_nan=False) + "\n").encode()
         before = self.size()
-        with clear_words_when_full(self._path.parent):
+        with explained(self._path):
             try:
                 if os.write(self._descriptor, content) < len(content):
                     raise OSError(errno.ENOSPC, "no space left on device")
@@ -126,14 +74,18 @@ class Lines:
     def cut(self, mark: Mark) -> None:
         """Forget what was written after the mark."""
         if self.size() < mark["size"] or self._checksum(mark["size"]) != mark["checksum"]:
-            raise Damaged(f"{self._path} is not as it was at the last checkpoint", self._path.parent)
+            raise Damaged(f"{self._path} is not as it was at the last checkpoint")
         os.ftruncate(self._descriptor, mark["size"])
 
     def _checksum(self, size: int) -> int:
-        return zlib.crc32(os.pread(self._descriptor, size, 0))
+        at = crc = 0
+        while at < size and (block := os.pread(self._descriptor, min(_BLOCK, size - at), at)):
+            at, crc = at + len(block), zlib.crc32(block, crc)
+        return crc
 
     def flush(self) -> None:
-        os.fsync(self._descriptor)
+        with explained(self._path):
+            os.fsync(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -173,18 +125,22 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
         left += [f"{folder}/{name}" for name in reversed(folders)]
 
 
-def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """The descriptor of a regular file, BadInput if it is something else; FileNotFoundError passes."""
+def open_regular(path: Path | str) -> int:
+    """The descriptor of a regular file to read; FileNotFoundError passes.
+
+    `Damaged` if it is something else; a file that the system does not open is not damaged, but `Denied` or `Exhausted`.
+    """
     try:
         # Without O_NONBLOCK, opening a pipe waits for somebody at its other end.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _NOT_A_FILE:
+            why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
+            raise Damaged(f"{path} {why}; expected a regular file") from None
+        with explained(path):
             raise
-        why = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
-        raise Damaged(f"{path} {why}; expected a regular file") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Damaged(f"{path} is not a regular file")
@@ -202,10 +158,20 @@ def read_bytes(path: Path | str, largest: int = LARGEST_JSON) -> bytes:
 
 def checksum(path: Path | str) -> Mark:
     """Size and checksum of a regular file."""
-    size = crc = 0
     with os.fdopen(open_regular(path), "rb") as file:
-        while block := file.read(_BLOCK):
-            size, crc = size + len(block), zlib.crc32(block, crc)
+        return _checksum(file)
+
+
+def matches(path: Path | str, mark: Mark) -> bool:
+    """Whether the file has this size and, if so, this checksum: a sparse file of terabytes is not read."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        return os.fstat(file.fileno()).st_size == mark.get("size") and _checksum(file) == mark
+
+
+def _checksum(file: BinaryIO) -> Mark:
+    size = crc = 0
+    while block := file.read(_BLOCK):
+        size, crc = size + len(block), zlib.crc32(block, crc)
     return {"size": size, "checksum": crc}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bsrs.errors import BadInput
 from bsrs.store.files import Damaged, open_regular, read_json
+from bsrs.writing import Denied, own_file
 
 # Looking whether a lock is held takes it for an instant; so who wants it asks again for this long.
 PATIENCE_S = 0.5
@@ -22,7 +23,7 @@ class Lock:
     """Held by one process at a time. The file says by whom, for people; the lock itself is the system's."""
 
     def __init__(self, path: Path, what: str, *, patience: float = PATIENCE_S) -> None:
-        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+        self._descriptor = own_file(path, os.O_RDWR)
         until = time.monotonic() + patience
         try:
             while not _taken(self._descriptor, fcntl.LOCK_EX, path):
@@ -44,7 +45,7 @@ def is_held(path: Path | str) -> bool:
     """Whether a living process holds the lock."""
     try:
         descriptor = open_regular(path)
-    except (FileNotFoundError, Damaged):
+    except (FileNotFoundError, Damaged, Denied):
         return False
     try:
         return not _taken(descriptor, fcntl.LOCK_SH, path)

@@ -7,26 +7,29 @@ no seal and are read without; model and timing may be missing from any, for many
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bsrs.config.algorithms import find_algorithm
-from bsrs.config.base import from_dict, identity, identity_of
+from bsrs.config.settings import RunSettings, identity_in_format_1
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import BadInput
-from bsrs.store.files import Damaged, checksum, is_count, is_number, read_bytes, read_json, read_lines, walk
+from bsrs.errors import BadInput, listed
+from bsrs.scales import is_own_scale
+from bsrs.shaping import BOOTSTRAPPED
+from bsrs.store.files import Damaged, is_count, is_number, matches, read_bytes, read_json, read_lines, walk
+from bsrs.writing import Denied, Exhausted
 
 if TYPE_CHECKING:
     from bsrs.agents.agent import State
 
 
-FORMAT = 1
+FORMAT = 2
+"""1: version 0.1, whose identities depend on its config classes."""
 ENDED = ("finished", "diverged")
 SEALED = ("config.json", "metrics.jsonl", "timing.jsonl", "model.safetensors")
 _NEEDED = ("config.json", "metrics.jsonl")
@@ -39,9 +42,9 @@ class RunRecord:
     """One run as its folder tells it."""
 
     folder: Path
-    config: TrainingConfig
+    config: RunSettings
     outcome: str
-    """finished, diverged, failed, or unfinished while it has not ended."""
+    """finished, diverged, failed, or interrupted."""
     reason: str
     seconds: float | None
     """Of training; of a population's, the share of one member."""
@@ -71,7 +74,7 @@ def read_run(folder: Path) -> RunRecord:
     config, result = read_config(folder), read_result(folder)
     metrics = tuple(read_metrics(folder))
     if result is None:
-        return RunRecord(folder, config, "unfinished", "", None, metrics)
+        return RunRecord(folder, config, "interrupted", "", None, metrics)
     outcome, step, score = (result[name] for name in ("outcome", "step", "score"))
     if outcome == "finished":  # it has every evaluation, and the last of them is its result: also without a seal
         evaluations = [(line["step"], line["score"]) for line in metrics if line["kind"] == "eval"]
@@ -88,6 +91,8 @@ def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
     for folder in itertools.chain.from_iterable(map(run_folders, roots)):
         try:
             runs.append(read_run(folder))
+        except Exhausted:
+            raise
         except BadInput as error:
             damaged[folder] = str(error)
     return runs, damaged
@@ -103,8 +108,29 @@ def run_folders(root: Path) -> Iterator[Path]:
             yield folder
 
 
-def read_config(folder: Path) -> TrainingConfig:
-    """The config of the run in `folder`, checked against the hash that was written with it."""
+def pick_run(root: Path, eta: float | str | None = None, seed: int | None = None) -> Path:
+    """The one run below `root` that has this eta and seed; BadInput with a list if there are several, or none."""
+    if (root / "config.json").exists():
+        return root
+    found = {}
+    for folder in run_folders(root):
+        with suppress(BadInput):  # damaged ones are no choice
+            found[folder] = read_config(folder)
+    fits = [f for f, c in found.items() if eta in (None, c.eta) and seed in (None, c.seed)]
+    if len(fits) == 1:
+        return fits[0]
+    if not found:
+        raise BadInput(f"{root} holds no run: there is no config.json, and no folder with one")
+    several = [found[folder] for folder in fits] or list(found.values())
+    etas, seeds = listed(sorted({str(c.eta) for c in several})), listed(map(str, sorted({c.seed for c in several})))
+    envs = listed(sorted({c.env for c in several}))
+    which = f"{len(fits)} runs" if fits else "no run with that eta and seed; it has"
+    choice = f"choose one by its folder, or by eta ({etas}) and seed ({seeds}); envs: {envs}"
+    raise BadInput(f"{root} holds {which}: {choice}" if fits else f"{root} holds {which} eta {etas}, seed {seeds}")
+
+
+def read_config(folder: Path) -> RunSettings:
+    """Read the settings of the run in `folder`, and check them against the hash that was written with them."""
     path = folder / "config.json"
     try:
         content = read_json(path)
@@ -115,15 +141,17 @@ def read_config(folder: Path) -> TrainingConfig:
     for name, kind in (("algorithm", str), ("identity", str), ("config", dict)):
         if not isinstance(content.get(name), kind):
             raise Damaged(f"{path} is damaged: {name} is missing")
-    config_class = find_algorithm(content["algorithm"]).config_class
-    # Of the data as written: an older version's config lacks the fields that have come since.
-    if identity_of(config_class, content["config"]) != content["identity"]:
+    settings = RunSettings.read(content["algorithm"], content["config"], str(path))
+    identity = settings.identity
+    if content["format"] == 1:
+        identity = identity_in_format_1(content["algorithm"], content["config"])
+    if identity != content["identity"]:
         raise Damaged(f"{path} was changed after the run began: its identity is not {content['identity']} any more")
-    return from_dict(config_class, config_class.upgraded(content["config"]), str(path))
+    return settings
 
 
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """How the run ended, or None while it has not; its seal is verified."""
+def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
+    """How the run ended, or None while it has not; its seal is verified unless that was just done."""
     path = folder / "result.json"
     try:
         result = read_json(path)
@@ -140,11 +168,11 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     )
     if not sound:
         raise Damaged(f"{path} is damaged: expected an outcome, a step and a score")
-    for name, mark in result.get("seal", {}).items():
-        if name not in SEALED:
+    for name, mark in result.get("seal", {}).items() if verify else ():
+        if name not in SEALED or not isinstance(mark, dict):
             raise Damaged(f"{path} is damaged: it seals {name[:40]!r}")
         try:
-            if checksum(folder / name) != mark:
+            if not matches(folder / name, mark):
                 raise Damaged(f"{folder / name} has changed since the run ended")
         except FileNotFoundError:
             if name in _NEEDED:
@@ -154,16 +182,18 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 def checkpoint_step(folder: Path) -> int:
     """How far the run's checkpoint is; 0 without one, or where it cannot be read."""
-    try:
-        step = read_json(folder / "checkpoint" / "state.json")["info"]["step"]
-        return step if is_count(step) else 0
-    except (OSError, BadInput, KeyError, TypeError):
-        return 0
+    for name in ("checkpoint", "checkpoint.old"):  # the second alone, if a kill fell between two renames
+        try:
+            step = read_json(folder / name / "state.json")["info"]["step"]
+            return step if is_count(step) else 0
+        except (OSError, BadInput, KeyError, TypeError):
+            continue
+    return 0
 
 
-def has_ended(folder: Path) -> bool:
+def has_ended(folder: Path, *, verify: bool = True) -> bool:
     """Whether the run needs no more work. One that failed does."""
-    result = read_result(folder)
+    result = read_result(folder, verify=verify)
     return result is not None and result["outcome"] in ENDED
 
 
@@ -175,46 +205,63 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def read_model(folder: Path, *, trust: bool = False) -> tuple[TrainingConfig, State]:
-    """The config and the trained model: of the end, or of the last checkpoint of a run that is not there yet.
+_MAY_IMPORT = ("env", "network", "actor", "critic", "eta", "potential")
+"""Settings that import code where they are MODULE:NAME."""
 
-    An env named MODULE:ID imports that module, which may be anybody's: refused unless `trust` says that it is known.
+
+_UNSHAPED = {"eta": 0.0, "potential": BOOTSTRAPPED}
+
+
+def _imports(name: str, value: str) -> bool:
+    """Whether the setting names code. A schedule of eta has colons, too."""
+    return is_own_scale(value) if name == "eta" else ":" in value
+
+
+def read_model(
+    folder: Path, *, trust: bool = False, replace: Mapping[str, Any] | None = None, policy_only: bool = False
+) -> tuple[TrainingConfig, State]:
+    """Read the config and the trained model: of the end, or of the last checkpoint of an unfinished run.
+
+    `replace` has settings in place of the run's; with `policy_only` what shaped the training is left out. A run that
+    names code as MODULE:NAME is refused unless `trust` says that the user knows where it comes from.
     """
-    config = read_config(folder)
-    if ":" in config.env and not trust:
-        raise BadInput(
-            f"the run {folder} has the env {config.env!r}, which imports code: say --trust (in Python trust=True)"
-            " if you know where the folder comes from"
-        )
+    settings = read_config(folder)
+    given = dict(replace or {})
+    if policy_only:
+        given |= {name: _UNSHAPED[name] for name in settings.fields.keys() & _UNSHAPED.keys()}
+    for name in _MAY_IMPORT:
+        value = str(settings.fields.get(name, ""))
+        if name not in given and _imports(name, value) and not value.startswith("python/") and not trust:
+            raise BadInput(
+                f"the run {folder} has the {name} {value!r}, which imports code: say --trust (in Python trust=True)"
+                f" if you know where the folder comes from, or pass {name}=... yourself"
+            )
     read_result(folder)
-    return config, _read_policy(folder)
+    model = _read_policy(folder)
+    if given.get("eta", settings.eta) != settings.eta:
+        model.info.pop("shaping", None)  # what another scale remembers
+    return settings.as_config(**given), model
 
 
 def _read_policy(folder: Path) -> State:
-    import safetensors.torch  # torch only for those who want the model
-
-    from bsrs.agents.agent import State
+    from bsrs.agents.agent import State  # torch only for those who want the model
     from bsrs.store import checkpoint
 
     path = folder / "model.safetensors"
     try:
-        return State(safetensors.torch.load(read_bytes(path, _LARGEST_MODEL)))
+        return checkpoint.read_model_bytes(read_bytes(path, _LARGEST_MODEL))
     except FileNotFoundError:
-        loaded = checkpoint.load(folder / "checkpoint")
+        last = checkpoint.latest(folder / "checkpoint")
+    except (Denied, Exhausted, MemoryError):
+        raise
     except Exception as error:  # whatever reading bytes of unknown origin may raise
         raise Damaged(f"{path} is damaged: {error}") from None
-    if loaded is None:
+    if last is None:
         raise BadInput(f"the run {folder} has no model: it was removed, or the run stopped before its first checkpoint")
     try:
-        networks = loaded[0].part("agent").tensors
+        agent = checkpoint.load(last)[0].part("agent")
+        shaping = agent.info["shaping"]
     except (KeyError, TypeError) as error:
         raise Damaged(f"the checkpoint of {folder} is damaged: {error}") from None
-    return State({name.removeprefix("policy/"): tensor for name, tensor in networks.items()})
-
-
-@lru_cache(maxsize=100_000)  # a sweep asks again and again
-def folder_name(config: TrainingConfig) -> str:
-    """A readable name for the run's folder that no other config shares."""
-    env = config.env.replace("/", "-").replace(":", "-")
-    eta = f"{config.eta:g}" if isinstance(config.eta, float) else config.eta.replace(":", "-")
-    return f"{config.algorithm}-{env}-eta{eta}-seed{config.seed}-{identity(config)}"
+    tensors = {name.removeprefix("policy/"): tensor for name, tensor in agent.tensors.items()}
+    return State(tensors, info={"shaping": shaping})

@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsrs.config.base import to_dict
 from bsrs.config.sweep import RunFilter, RunState
 from bsrs.errors import BadInput, optional
 from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
 from bsrs.store.lock import is_held
 from bsrs.store.read import read_config, read_metrics, read_result, read_run, run_folders
+from bsrs.writing import Exhausted
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,7 +41,7 @@ class RunStatus:
     score: float | None
     """Mean raw score of its last evaluation."""
     state: RunState
-    """running: a process has it; stopped: none has, and it can go on; damaged: it cannot be read."""
+    """running: a process has it; interrupted: none has, and it can be resumed; damaged: it cannot be read."""
     age_s: float
     """Seconds since something was last recorded."""
     reason: str = ""
@@ -73,26 +73,28 @@ def found_runs(root: Path, which: RunFilter | None = None) -> dict[Path, RunStat
     return dict(sorted(passing, key=lambda pair: pair[1].name))
 
 
-def run_status(folder: Path) -> RunStatus:
+def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
     """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
     about: dict[str, Any] = {"name": folder.name, "algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
     about["age_s"] = _age(folder)
     try:
         config = read_config(folder)
         about |= {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
-        about["config"] = to_dict(config)
-        result = read_result(folder)
+        about["config"] = dict(config.fields)
+        result = read_result(folder, verify=verify)
         if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
             if "seal" not in result:
                 read_run(folder)  # nothing else tells whether its records are whole
             step = result["step"] if result["step"] is not None else pulse(folder).step
             ended = {"step": step, "score": result["score"], "state": result["outcome"], "reason": result["reason"]}
             return RunStatus(**about, **ended, sealed="seal" in result)
+    except Exhausted:
+        raise
     except BadInput as error:
         return RunStatus(**about, step=0, score=None, state="damaged", reason=str(error))
     beat = pulse(folder)
     held = is_held(folder / "lock")
-    return RunStatus(**about, step=beat.step, score=beat.score, state="running" if held else "stopped")
+    return RunStatus(**about, step=beat.step, score=beat.score, state="running" if held else "interrupted")
 
 
 def pulse(folder: Path) -> Pulse:

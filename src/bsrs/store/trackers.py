@@ -1,14 +1,19 @@
 """Other places where a run's records go, for those who watch them there. What counts is in the run's folder."""
 
+import csv
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from bsrs.config.base import identity, to_dict
+from bsrs.config.base import to_dict
+from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import optional
+from bsrs.writing import own_file, own_folder
 
-TrackerName = Literal["tensorboard", "wandb"]
+TrackerName = Literal["tensorboard", "csv", "wandb"]
 
 
 def numbers(line: dict[str, Any], kind: str) -> dict[str, float]:
@@ -22,7 +27,7 @@ class TensorBoard:
     def __init__(self, folder: Path, first_step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+        self._writer = SummaryWriter(str(own_folder(folder / "tensorboard")), purge_step=first_step)
 
     def log(self, values: dict[str, float], step: int) -> None:
         for name, value in values.items():
@@ -32,18 +37,44 @@ class TensorBoard:
         self._writer.close()
 
 
+class CSV:
+    """A table in the run's folder, with a row for each number: step, name, value."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self._file = os.fdopen(own_file(folder / "metrics.csv", os.O_RDWR), "r+", newline="", errors="replace")
+        rows = list(csv.reader(self._file))
+        self._file.seek(0)
+        self._file.truncate()
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._writer.writerow(("step", "name", "value"))
+        # Those of a former process that are newer than its checkpoint come again.
+        self._writer.writerows(row for row in rows[1:] if len(row) == 3 and _step(row[0]) < first_step)
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self._writer.writerows((step, name, value) for name, value in values.items())
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _step(text: str) -> float:
+    """The step of a row; no step of ours where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else math.inf
+
+
 class WandB:
-    """A run of Weights & Biases under the same name; offline if WANDB_MODE says so, to be synchronised later."""
+    """A run of Weights & Biases under the same name; offline with WANDB_MODE=offline, to be synchronised later."""
 
     def __init__(self, folder: Path, config: TrainingConfig) -> None:
         wandb = optional("wandb", "--track wandb", "wandb")
         self._run = wandb.init(
             project="bsrs",
-            id=identity(config),
+            id=RunSettings.of(config).identity,
             name=folder.name,
             group=f"{config.algorithm} {config.env} eta {config.eta}",
             config={"algorithm": config.algorithm, **to_dict(config)},
-            dir=str(folder),
+            dir=str(own_folder(folder / "wandb").parent),
             resume="allow",
             reinit="create_new",  # members of a population are runs of their own
             settings=wandb.Settings(silent=True, console="off", disable_code=True, disable_git=True),
@@ -56,9 +87,15 @@ class WandB:
         self._run.finish()
 
 
-Tracker = TensorBoard | WandB
+Tracker = TensorBoard | CSV | WandB
 
 
 def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
     """The trackers of a run that continues at `first_step`."""
-    return [TensorBoard(folder, first_step) if name == "tensorboard" else WandB(folder, config) for name in names]
+    opened: list[Tracker] = []
+    for name in names:
+        if name == "wandb":
+            opened.append(WandB(folder, config))
+        else:
+            opened.append((TensorBoard if name == "tensorboard" else CSV)(folder, first_step))
+    return opened

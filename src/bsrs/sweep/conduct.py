@@ -2,22 +2,23 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bsrs import __version__
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store.files import DiskFull, make_folder, read_json, write_json
+from bsrs.store.files import read_json, write_json
 from bsrs.store.lock import Lock
-from bsrs.store.read import folder_name
 from bsrs.store.table import RunStatus, run_status
 from bsrs.sweep.plan import describe, tasks_left
-from bsrs.sweep.tasks import Ended, Executor, Task
+from bsrs.sweep.tasks import Ended, Executor, Task, clean_up
 from bsrs.sweep.view import SweepView, show_sweep
+from bsrs.writing import DiskFull, make_folder
 
 FORMAT = 1
 # How long to wait before asking again for a run that another process has.
@@ -35,14 +36,21 @@ class Summary:
 
 
 def run_sweep(
-    configs: Sequence[TrainingConfig], root: Path, options: SweepOptions, executor: Executor | None = None
+    configs: Sequence[TrainingConfig],
+    root: Path,
+    options: SweepOptions,
+    executor: Executor | None = None,
+    *,
+    show: Callable[..., AbstractContextManager[SweepView]] = show_sweep,
 ) -> Summary:
     """Train what has not ended yet. Kill it at any time and call it again: it continues."""
     with sweep_folder(root, [folder_name(config) for config in configs]):
         tasks = tasks_left(configs, root, options)
+        left = {name for task in tasks for name in task.names}
+        clean_up([root / name for name in map(folder_name, configs) if name not in left])
         executor = executor or make_executor(options, root)
         try:
-            with show_sweep(root, [config for task in tasks for config in task.configs], len(configs)) as watcher:
+            with show(root, [config for task in tasks for config in task.configs], len(configs)) as watcher:
                 watcher.message(describe(tasks, options))
                 return run_tasks(tasks, executor, watcher, retries=options.retries)
         finally:
@@ -134,7 +142,7 @@ class _Schedule:
     def handle(self, ended: Ended) -> None:
         task = ended.task
         if ended.how == "done":
-            for status in map(run_status, task.folders):
+            for status in (run_status(folder, verify=False) for folder in task.folders):
                 self.summary.statuses.append(status)
                 self.watcher.run_ended(status)
         elif ended.how == "full":
@@ -144,13 +152,14 @@ class _Schedule:
                 self.watcher.message(f"{ended.why}: waiting for it")
                 self.seen_busy.add(task.names)
             self.waiting.append((time.monotonic() + BUSY_S, task))
+        elif ended.how == "lost" and self.losses[task.names] < self.retries:
+            self.losses[task.names] += 1
+            them = "it is" if len(task.configs) == 1 else f"its {len(task.configs)} runs are"
+            self.watcher.message(f"{task.names[0]}: {ended.why}; {them} tried again")
+            self.waiting.append((0.0, task))
         elif len(task.configs) > 1:
             self.watcher.message(f"{ended.why}: its {len(task.configs)} runs are tried one by one")
             self.waiting += [(0.0, single) for single in task.split()]
-        elif ended.how == "lost" and self.losses[task.names] < self.retries:
-            self.losses[task.names] += 1
-            self.watcher.message(f"{task.names[0]}: {ended.why}; it is tried again")
-            self.waiting.append((0.0, task))
         else:
             self.summary.problems[task.names[0]] = ended.why
             self.watcher.message(f"{task.names[0]}: {ended.why}")

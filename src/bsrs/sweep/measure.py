@@ -52,12 +52,15 @@ def step_seconds(task: Task, seconds: float) -> float:
     configs = [_learning_soon(config) for config in task.configs]
     config = configs[0]
     loop = Loop(
-        make_agent(configs, task.options.device), config, [c.seed for c in configs], [Records() for _ in configs]
+        make_agent(configs, task.options.device, use_kernels=task.options.kernels == "auto"),
+        config,
+        [c.seed for c in configs],
+        [Records() for _ in configs],
     )
     loop.start()
     random_play = _time_steps(loop, WARM_UP, math.inf)
     learning = _time_steps(loop, WARM_UP, seconds)
-    lengths = [length for member in loop.members for _, length in member.episodes] or [loop.step]
+    lengths = [episode.length for member in loop.members for episode in member.episodes] or [loop.step]
     for member in loop.members:
         member.envs.close()
     eval_steps = config.eval_episodes * sum(lengths) / len(lengths)

@@ -13,12 +13,13 @@ from typing import Any
 
 from bsrs.config.algorithms import find_algorithm, first_match, preset
 from bsrs.config.base import from_dict
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import Options, RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.defaults import default_preset, spec_of
 from bsrs.errors import BadInput, unknown
 from bsrs.store.files import read_bytes
-from bsrs.store.read import checkpoint_step, folder_name, has_ended
+from bsrs.store.read import checkpoint_step, has_ended
 from bsrs.sweep.measure import PROCESS_BYTES, machine_bytes, replay_bytes
 from bsrs.sweep.tasks import Task
 
@@ -42,7 +43,7 @@ def expand(sweep: SweepConfig) -> list[TrainingConfig]:
 
 
 def _base(sweep: SweepConfig, env: str, of_grid: dict[str, Any]) -> TrainingConfig:
-    """An env's config but for eta and the seed."""
+    """Return an env's config without eta and seed."""
     own = dict(sweep.only.get(env, {}))
     name = own.pop("preset", sweep.preset)
     make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
@@ -121,9 +122,10 @@ def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> list[Task]:
     """The runs that have not ended, as populations of those that can be members of one agent and are equally far.
 
-    How many there are in each depends on the whole sweep, so that an interrupted one is divided in the same way.
+    Runs that have begun are divided as the whole sweep was, the others so that every worker has something to do.
     """
     alike: dict[Any, list[TrainingConfig]] = {}
+    fresh = sum(not (root / folder_name(config) / "config.json").exists() for config in configs)
     for config in configs:
         folder = root / folder_name(config)
         with suppress(BadInput):  # damaged: the worker will say so
@@ -131,8 +133,9 @@ def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOpti
                 continue
         mixed = find_algorithm(config.algorithm).member_fields
         key = (config.algorithm, *(value for name, value in vars(config).items() if name not in mixed))
-        alike.setdefault((key, checkpoint_step(folder)), []).append(config)
-    sizes = [members(group[0], len(configs), options) for group in alike.values()]
+        begun = (folder / "config.json").exists()
+        alike.setdefault((key, begun, checkpoint_step(folder)), []).append(config)
+    sizes = [members(group[0], len(configs) if begun else fresh, options) for (_, begun, _), group in alike.items()]
     portions = [
         tuple(group[first : first + size])
         for group, size in zip(alike.values(), sizes, strict=True)
@@ -158,7 +161,7 @@ def members(config: TrainingConfig, runs: int, options: SweepOptions) -> int:
 
 
 def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
-    """The plan in a sentence."""
+    """Describe the plan in one line."""
     runs = sum(len(task.configs) for task in tasks)
     largest = max((len(task.configs) for task in tasks), default=0)
     how = f" in {len(tasks)} populations of up to {largest} members" if largest > 1 else ""

@@ -1,17 +1,19 @@
 """What a worker does, wherever it is: train one portion of a sweep's runs, in their folders."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
-from bsrs.store.files import DiskFull, clear_words_when_full
 from bsrs.store.lock import Busy, is_held
-from bsrs.store.read import folder_name, has_ended
+from bsrs.store.read import has_ended
+from bsrs.writing import DiskFull, explained
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,15 @@ class Ended:
     why: str = ""
 
 
+def clean_up(ended: Sequence[Path]) -> None:
+    """Remove checkpoints that a kill just before a run's end has left."""
+    for folder in ended:
+        if any(os.path.lexists(folder / f"checkpoint{which}") for which in ("", ".old", ".new")):
+            from bsrs.store import checkpoint  # here, because it imports torch
+
+            checkpoint.remove(folder / "checkpoint")
+
+
 class Executor(Protocol):
     """Takes tasks, and says when they have ended. Has no memory: what matters is in the runs' folders."""
 
@@ -72,8 +83,10 @@ class Executor(Protocol):
 def work(task: Task) -> Ended:
     """Execute a task. Never raises: whatever goes wrong is the answer."""
     try:
-        with clear_words_when_full(task.root):
-            left = [pair for pair in zip(task.configs, task.folders, strict=True) if not has_ended(pair[1])]
+        with explained(task.root):
+            ended = [folder for folder in task.folders if has_ended(folder)]
+            clean_up(ended)
+            left = [pair for pair in zip(task.configs, task.folders, strict=True) if pair[1] not in ended]
             if left:
                 task.row.train(*zip(*left, strict=True), task.options)
     except Busy as error:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bsrs.config.settings import folder_name
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import printable
 from bsrs.store.lock import is_held
-from bsrs.store.read import checkpoint_step, folder_name
+from bsrs.store.read import checkpoint_step
 from bsrs.store.table import Pulse, RunStatus, pulse
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -42,11 +43,15 @@ class SweepView:
         self._began = self._last_lines = time.monotonic()
         self._trained = 0
 
-    def run_ended(self, status: RunStatus) -> None:
+    def count(self, status: RunStatus) -> None:
+        """Count a run that has ended."""
         self._ended += 1
         self._failed += status.state == "failed"
         self._left.pop(status.name, None)
         self._trained += status.step - self._first.get(status.name, 0)
+
+    def run_ended(self, status: RunStatus) -> None:
+        self.count(status)
         score = "" if status.score is None else f", score {status.score:.1f}"
         reason = f" ({status.reason})" if status.reason else ""
         how = f"{status.name}: {status.state} at step {status.step:,}{score}{reason}"
@@ -65,12 +70,15 @@ class SweepView:
         self._last_lines = time.monotonic()
         running = {name: pulse(self._root / name) for name in self._left if is_held(self._root / name / "lock")}
         rows = [self._row(name, one) for name, one in list(running.items())[:_MAX_ROWS]]
+        more = f"and {len(running) - len(rows)} more" if len(running) > len(rows) else ""
         if self._live:
-            self._live.update(_table(self._headline(running), rows), refresh=True)
+            self._live.update(_table(self._headline(running), rows, more), refresh=True)
             return
         self.message(self._headline(running))
         for row in rows:
             self.message(f"    {row['run']}: step {row['step']}, {row['steps/s']} steps/s, score {row['score']}")
+        if more:
+            self.message(f"    {more}")
 
     def _row(self, name: str, one: Pulse) -> dict[str, str]:
         rate = "–" if one.steps_per_s is None else f"{one.steps_per_s:,.0f}"
@@ -98,7 +106,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 86_400:.1f} days"
 
 
-def _table(headline: str, rows: list[dict[str, str]]) -> Any:
+def _table(headline: str, rows: list[dict[str, str]], more: str) -> Any:
     from rich.console import Group
     from rich.table import Table
 
@@ -107,4 +115,4 @@ def _table(headline: str, rows: list[dict[str, str]]) -> Any:
         table.add_column(column, justify="left" if column == "run" else "right")
     for row in rows:
         table.add_row(*row.values())
-    return Group(headline, table)
+    return Group(headline, table, more)

@@ -19,7 +19,7 @@ iteration would have needed and what it still needs:
 
 As long as the applications so far, plus those still needed at most, stay below 1.1 times those needed at least plus
 ten, any proposal may be tried. Where the second fact says nothing (values still travel, episodes end), plain iteration
-is carried on beside the proposals, which then get one application for every ten of its own, and ten to begin with.
+is carried on next to the proposals, which then get one application for every ten of its own, and ten to begin with.
 Either way the count ends below 1.1 times that of plain iteration, plus ten.
 """
 

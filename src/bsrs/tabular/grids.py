@@ -12,7 +12,7 @@ import scipy.sparse as sparse
 from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
 from bsrs.tabular.layouts import Floats, Ints, compressed_rows, require_table
-from bsrs.tabular.mdp import MDP
+from bsrs.tabular.mdp import MDP, is_file_or_factory, read_mdp
 
 Goal = Literal["loop", "terminate", "reset"]
 
@@ -191,11 +191,19 @@ def _replace_rows(transitions: sparse.csr_array, goals: Ints, goal: Goal, start:
     return compressed_rows(kept + added)
 
 
+def is_map(name: str) -> bool:
+    """Whether a table's name is that of a map: `slip` and `goal` mean something then."""
+    return not (name.startswith("garnet:") or re.search(r"-v\d+$", name) or is_file_or_factory(name))
+
+
 def named_mdp(name: str, *, slip: float = 0.0, goal: Goal = "loop") -> MDP:
     """A map's name, size or file (see `GridMap.named`), a toy-text env's id, or `garnet:STATES:ACTIONS:BRANCHING:SEED`.
 
-    `slip` and `goal` are for maps.
+    `slip` and `goal` are for maps; BadInput where another table has one of them.
     """
+    if not is_map(name) and (slip != 0.0 or goal != "loop"):
+        which = f"slip {slip:g}" if slip else f"goal {goal}"
+        raise BadInput(f"{which} was given with the table {name!r}; expected it with a map only")
     if name.startswith("garnet:"):
         try:
             n_states, n_actions, branching, seed = map(int, name.split(":")[1:])
@@ -204,4 +212,6 @@ def named_mdp(name: str, *, slip: float = 0.0, goal: Goal = "loop") -> MDP:
         return MDP.garnet(n_states, n_actions, branching, seed=seed)
     if re.search(r"-v\d+$", name):
         return MDP.from_gymnasium(name)
+    if not is_map(name):
+        return read_mdp(name)
     return grid_mdp(GridMap.named(name), slip=slip, goal=goal)

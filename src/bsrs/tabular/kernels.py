@@ -38,7 +38,7 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one pass reads, but for the value function."""
+        """Bytes that one pass reads, without the value function."""
         parts = (self.columns, self.weights, self.rewards, self.pointers)
         return sum(part.nbytes for part in parts if part is not None)
 
@@ -178,7 +178,7 @@ def _action_values(columns, weights, rewards, pointers, actions, widths, gamma, 
 
 @njit(parallel=True, cache=True, nogil=True)
 def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyped-def]
-    """Rows filled up with probability zero of staying where one is: a state whose value is at hand anyway."""
+    """Rows filled up with probability zero of staying where one is: a state whose value is available anyway."""
     n_rows = len(pointers) - 1
     new_columns, new_weights = np.empty(n_rows * width, dtype=np.uint32), np.zeros(n_rows * width)
     for row in prange(n_rows):

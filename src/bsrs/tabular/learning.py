@@ -200,7 +200,7 @@ def _epsilon_mean(q: Floats, epsilon: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Draws:
-    """The random numbers of one step, uniform in [0, 1): each (K,), but for the tie-breaking keys, (K, A)."""
+    """The random numbers of one step, uniform in [0, 1): each (K,), except for the tie-breaking keys, (K, A)."""
 
     explore: Floats
     pick: Floats

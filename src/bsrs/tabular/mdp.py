@@ -1,14 +1,18 @@
 """A finite Markov decision process as one validated, sparse value."""
 
+import json
+import zipfile
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from bsrs.errors import BadInput, unknown
+from bsrs.errors import BadInput, listed, unknown
+from bsrs.naming import is_object_name, object_named
 from bsrs.rng import stream
 from bsrs.tabular.layouts import Floats, Ints, Layout, canonical, compressed_rows, require_table
 
@@ -23,7 +27,7 @@ class MDP:
     """S states, A actions: `MDP(transitions, rewards)`, from dense or sparse arrays.
 
     `transitions` are probabilities of the next state: (S, A, S), (A, S, S), or (S * A, S) with row `s * A + a` for
-    each state and action; a list of matrices will do. Three axes are told apart by their lengths, or by `layout`:
+    each state and action; a list of matrices works too. Three axes are distinguished by their lengths, or by `layout`:
     "SAS" or "ASS". `rewards` are (S, A), (S,), or of the transitions' shape if they depend on the next state.
 
     A row sums to one, or to zero: then the step ends the episode. Where a step ends it only sometimes, give
@@ -141,6 +145,41 @@ class MDP:
         pointers = np.arange(0, n_rows * branching + 1, branching, dtype=np.int32)
         transitions = sparse.csr_array((probabilities.ravel(), targets.ravel(), pointers), shape=(n_rows, n_states))
         return cls(transitions, draw.standard_normal((n_states, n_actions)))
+
+
+def is_file_or_factory(name: str) -> bool:
+    """Whether the name is that of a table of the user's own: a .npz or .json file, or MODULE:FUNCTION."""
+    return name.endswith((".npz", ".json")) or is_object_name(name)
+
+
+def read_mdp(name: str) -> MDP:
+    """A table from a file, or from a Python function that returns an MDP.
+
+    A file has the arguments of `MDP` by name: `transitions` and `rewards`, and `terminates`, `start` and `layout` where
+    they are needed; a .npz file as arrays (`numpy.savez`), a .json file as nested lists.
+    """
+    if is_object_name(name):
+        factory = object_named(name, "mdp")
+        made = factory() if callable(factory) else factory
+        if not isinstance(made, MDP):
+            raise BadInput(f"{name} made a {type(made).__name__}; expected an MDP, as bsrs.tabular.MDP makes it")
+        return made
+    try:
+        if name.endswith(".npz"):
+            with np.load(name, allow_pickle=False) as file:
+                parts: dict[str, Any] = dict(file)
+        else:
+            parts = json.loads(Path(name).read_text())
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {name}") from None
+    except (ValueError, OSError, zipfile.BadZipFile, RecursionError) as error:
+        raise BadInput(f"{name} cannot be read: {error}") from None
+    known = {"transitions", "rewards", "terminates", "start", "layout"}
+    if not isinstance(parts, dict) or not {"transitions", "rewards"} <= parts.keys() <= known:
+        found = listed(sorted(parts)) if isinstance(parts, dict) else type(parts).__name__
+        raise BadInput(f"{name} has {found}; expected transitions and rewards, and maybe terminates, start and layout")
+    layout = None if parts.get("layout") is None else str(parts["layout"])
+    return MDP(**{**parts, "layout": layout})
 
 
 def check_gamma(gamma: float) -> float:

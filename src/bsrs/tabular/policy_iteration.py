@@ -34,6 +34,9 @@ MOST_SWEEPS = 64
 # Sweeps that gained nothing may cost this share of the maximisations, plus an allowance in applications.
 SHARE, ALLOWANCE = 0.05, 2.0
 
+# An interval that is narrower than so many roundings of the value has no middle: shifting by it would go on for ever.
+ROUNDINGS = 8
+
 # sweeps to make, what the purse holds, refusals in a row, maximisations to wait before sweeps are tried again
 Plan = tuple[int, float, int, int]
 FIRST_PLAN: Plan = (0, 0.0, 0, 2)
@@ -75,6 +78,7 @@ def modified_policy_iteration(
     first_omega = 1.0 if most_sweeps else omega  # what is relaxed is what is repeated
     policy = np.empty(backup.mdp.n_states, dtype=np.int32) if most_sweeps else None
     residuals: list[float] = []
+    rounding = ROUNDINGS * float(np.finfo(value.dtype).eps)
     sweeps, plan, used, swept, before = 0, FIRST_PLAN, 0, 0.0, 1.0
     while True:
         low, high = _bounds(backup, backup.apply(value, out, omega=first_omega, policy=policy))
@@ -91,7 +95,7 @@ def modified_policy_iteration(
             low, high = _bounds(backup, sweep(value, out, omega))
             value, out, used, swept = out, value, used + 1, (high - low) / 2
         sweeps += used
-        if not backup.mdp.may_end:
+        if not backup.mdp.may_end and (high - low) / 2 > rounding * np.abs(value).max():
             value += backup.gamma / (1.0 - backup.gamma) * (low + high) / 2
     # Around U itself the interval for V* is (low, high) / (1 - gamma), as wide as that around B U after one more B.
     middle = np.asarray(value + (low + high) / 2 / (1.0 - backup.gamma))

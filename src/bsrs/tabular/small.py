@@ -12,6 +12,7 @@ from bsrs.tabular import policy_iteration as mpi
 from bsrs.tabular.mdp import MDP, Floats, Ints
 
 SHRINK, FIRST_PLAN = mpi.SHRINK, mpi.FIRST_PLAN
+ROUNDING = mpi.ROUNDINGS * float(np.finfo(np.float64).eps)
 _plan_sweeps = njit(cache=True)(mpi.plan_sweeps)
 
 
@@ -54,7 +55,7 @@ def _solve(  # type: ignore[no-untyped-def]
                 low, high = min(low, 0.0), max(high, 0.0)
             value, out, used, swept = out, value, used + 1, (high - low) / 2
         sweeps += used
-        if not may_end:
+        if not may_end and (high - low) / 2 > ROUNDING * np.abs(value).max():
             value += gamma / (1.0 - gamma) * (low + high) / 2
     value += (low + high) / 2 / (1.0 - gamma)
     _read_out(weights, columns, pointers, rewards, gamma, value, q, out, policy)

@@ -15,6 +15,7 @@ from bsrs.tabular.operators import greedy_policy, state_value
 from bsrs.tabular.policy_iteration import MOST_SWEEPS, midrange, modified_policy_iteration
 
 Method = Literal["iterate", "midrange", "mpi", "auto"]
+TOL = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ def solve(
     eta: float | npt.ArrayLike | str = 0.0,
     method: Method = "iterate",
     init: npt.ArrayLike | None = None,
-    tol: float = 1e-6,
+    tol: float | None = None,
     max_steps: int = 100_000,
     temperature: float = 0.0,
     memory: int = 5,
@@ -59,7 +60,7 @@ def solve(
     threads: int | None = None,
     watch: Watch | None = None,
 ) -> Solution:
-    """Solve the table to a residual of `tol`.
+    """Solve the table to a residual of `tol`, by default 1e-6, or a millionth of the largest reward if that is below 1.
 
     `method="iterate"` applies the self-shaped operator with `eta`: a number or one per state, which is the paper's
     iteration, stopped when two Q tables (of a large table, two value functions) differ by less than `tol` in
@@ -70,7 +71,7 @@ def solve(
     """
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
-    _check_tol(tol, dtype, mdp, gamma)
+    tol = _checked_tol(tol, dtype, mdp, gamma)
     first = None if init is None else np.broadcast_to(np.asarray(init, dtype=np.float64), mdp.rewards.shape)
     if method == "auto":
         method, eta = _choose(eta, temperature)
@@ -99,16 +100,22 @@ def solve(
     return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
 
 
-def _check_tol(tol: float, dtype: Any, mdp: MDP, gamma: float) -> None:
+def _checked_tol(tol: float | None, dtype: Any, mdp: MDP, gamma: float) -> float:
+    reward = float(np.abs(mdp.rewards).max())
+    if tol is None:
+        tol = TOL * (min(reward, 1.0) or 1.0)
     if not tol > 0:
         raise BadInput(f"tol is {tol}; expected a positive number")
+    if 0 < reward <= tol:
+        raise BadInput(f"tol is {tol:g} and the largest reward {reward:g}: nothing would be solved; expected less")
     check_gamma(gamma)
     if dtype is np.float64:
-        return
-    largest = float(np.abs(mdp.rewards).max()) / (1.0 - gamma)
+        return tol
+    largest = reward / (1.0 - gamma)
     finest = 4.0 * float(np.finfo(dtype).eps) * largest
     if tol < finest:
         raise BadInput(f"tol is {tol:g}; {np.dtype(dtype)} resolves values up to {largest:g} to {finest:.1g} at best")
+    return tol
 
 
 def _choose(eta: object, temperature: float) -> tuple[Method, float | str]:

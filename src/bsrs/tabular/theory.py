@@ -148,7 +148,7 @@ def empirical_limit(
 
     A run that takes `patience` times as long as plain iteration counts as not converging. The limit is often below
     the spectral one: far from the fixed point the greedy policy switches, and the iteration can be thrown about for
-    ever; it is never above but for the finite patience.
+    ever; it is never above, except for the finite patience.
     """
 
     def slowest(eta: float, max_steps: int) -> int | None:

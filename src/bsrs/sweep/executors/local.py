@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import BaseContext
@@ -81,6 +82,9 @@ class LocalExecutor:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=True)  # type: ignore[attr-defined]
         with _pinned(self._threads), _no_main_module():
+            with _ignoring_ctrl_c():
+                if self._context.get_start_method() == "forkserver":
+                    forkserver.ensure_running()
             process.start()
         theirs.close()
         worker = _Worker(process, ours)
@@ -126,6 +130,19 @@ def _pinned(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _ignoring_ctrl_c() -> Iterator[None]:
+    """Processes started here ignore Ctrl-C from their beginning: a traceback from their imports helps nobody."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tasks as Slurm jobs, in arrays, by way of submitit.
+"""Tasks as Slurm jobs, in arrays, through submitit.
 
 A job that runs out of time is requeued and continues from its runs' checkpoints. Which jobs are alive is
 asked of `squeue`, for not every cluster keeps accounts.

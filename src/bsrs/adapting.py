@@ -1,0 +1,206 @@
+"""What the adapters to other libraries share: the shaping term of a batch, the probes of `auto`, and the state.
+
+An adapter finds three things in its library: where a batch's targets are computed, how to evaluate V, and where the
+library keeps its checkpoints. `BatchShaper` does the rest. `bsrs.torchrl` is the shortest example.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bsrs.errors import BadInput
+from bsrs.shaping import Bootstrapped, Potential, Shaper, Shaping
+
+REPLACED_AFTER = 100
+"""Looks after which `auto` gets new probe observations."""
+
+
+class BatchShaper:
+    """One `Shaper`, applied to the batches of a library's training loop.
+
+    With `distributed`, several processes of PyTorch's default group train one agent, each on batches of its own. What
+    learns is then shown the batches and probes of all of them, so that every process has the same eta.
+    """
+
+    def __init__(
+        self, eta: Any, potential: Potential | None = None, *, has_target: bool = True, distributed: bool = False
+    ) -> None:
+        self.shaper = Shaper([Shaping(eta, potential or Bootstrapped())])
+        if (self.shaper.mixes or any(self.shaper.probes)) and not has_target:
+            raise BadInput('eta="auto" needs a target network, and this agent has none; choose a number')
+        self.step = 0
+        """Training step, for schedules of eta."""
+        self.updates = 0
+        """Batches shaped so far."""
+        self.metrics: dict[str, Any] = {}
+        """eta in force and the mean shaping term of the last batch, for the library's logger."""
+        self._distributed = distributed
+        self._probes: list[Any] = []
+        self._size = self._looks = 0
+        self._next_look = 0.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is anything to add: at eta = 0 the adapters leave the library alone."""
+        if self.shaper.is_active(self.step):
+            return True
+        self.metrics = {**self.shaper.in_force(self.step)[0], "mean": 0.0}
+        return False
+
+    @torch.no_grad()
+    def term(
+        self,
+        value: Tensor,
+        next_value: Tensor,
+        *,
+        reward: Tensor,
+        gamma: Tensor | float,
+        terminated: Tensor,
+        bootstrap: Tensor | None = None,
+        state: Any = None,
+        next_state: Any = None,
+        keep_terminal: bool = False,
+    ) -> Tensor:
+        """Return what shaping adds to the reward of each transition, `gamma * phi(s') - phi(s)`; every tensor is (B,).
+
+        `next_value` is at the state that the library bootstraps from, n steps later with `gamma ** n`. `bootstrap` is
+        the target network's value there, as the library uses it. `keep_terminal` leaves the potential of terminal
+        states in, as the authors' code does.
+        """
+        ends = None if keep_terminal else terminated
+        transition: dict[str, Any] = {"gamma": gamma, "terminated": ends, "bootstrap": bootstrap}
+        states = {"state": state, "next_state": next_state, "step": self.step}
+        # Added to a zero reward, so that no digits are lost next to a large one.
+        term: Tensor = self.shaper(torch.zeros_like(value), value, next_value, **transition, **states)
+        if self.shaper.scales_reward:
+            term = term + (self.shaper.reward_factors(self.step)[0] - 1) * reward
+        if not torch.is_tensor(term) or term.shape != value.shape:  # (B, 1) would have become (B, B)
+            raise BadInput(
+                f"the shaping term is {describe_array(term)}: potential and eta functions must return a tensor with one"
+                f" number per state, here of shape {tuple(value.shape)}"
+            )
+        self.metrics = {**self.shaper.in_force(self.step)[0], "mean": term.mean()}
+        if self.shaper.learns:
+            reward, value, next_value, terminated = (
+                self._all(each) for each in (reward, value, next_value, terminated)
+            )
+            seen = {"obs": self._all(state), "next_obs": self._all(next_state), "step": self.step}
+            self.shaper.update(reward, value, next_value, terminated=terminated, members=False, **seen)
+        self.updates += 1
+        return term
+
+    @torch.no_grad()
+    def watch(self, obs: Any, size: int, value: Callable[[Any], Tensor], now: float, period: float) -> None:
+        """Show V of fixed observations to `auto`, once per `period` of the target network.
+
+        `obs` are the `size` observations of the current batch: the first batches become the fixed observations.
+        `now` and `period` count the same thing, updates or env steps, whichever the library's target network counts.
+        """
+        wanted = self.shaper.probes[0]
+        if not wanted:
+            return
+        if self._size < wanted:
+            self._probes.append(obs)
+            self._size += size
+        if now < self._next_look:
+            return
+        self._next_look = now + period
+        if self._looks == REPLACED_AFTER:
+            self._drop_probes()
+            return
+        values = self._all(self._probe_values(value, wanted))
+        if len(values) == wanted * self._processes:
+            self.shaper.look(values.double().cpu().numpy())
+            self._looks += 1
+
+    def _probe_values(self, value: Callable[[Any], Tensor], wanted: int) -> Tensor:
+        """Return V of the probe observations; nothing while there are too few of them."""
+        if self._size < wanted:
+            return torch.empty(0)
+        with separate_rng(0):  # the same draws at every look: a sampled policy must not look like movement
+            return torch.cat([value(part).reshape(-1) for part in self._probes])[:wanted]
+
+    @property
+    def _processes(self) -> int:
+        return torch.distributed.get_world_size() if self._distributed else 1
+
+    def _all(self, tensor: Any) -> Any:
+        """Return the tensors of all processes, one after the other."""
+        if self._processes == 1 or tensor is None:
+            return tensor
+        parts: list[Any] = [None] * self._processes
+        torch.distributed.all_gather_object(parts, tensor.detach().cpu())
+        return torch.cat(parts).to(tensor.device)
+
+    def _drop_probes(self) -> None:
+        self._probes, self._size, self._looks = [], 0, 0
+        self.shaper.forget()
+
+    def state(self) -> dict[str, Any]:
+        """Return what the library's checkpoint has to hold: plain numbers and lists."""
+        return {"scale": self.shaper.state(), "step": self.step, "updates": self.updates}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from `state`, with the same eta. `auto` takes its probe observations from the next batches."""
+        self.shaper.load_state(state["scale"])
+        self.step, self.updates, self._next_look = int(state["step"]), int(state["updates"]), 0.0
+        self._drop_probes()
+
+
+@contextmanager
+def separate_rng(seed: int) -> Iterator[None]:
+    """Draw from a stream of our own, so that the library's random numbers stay what they are without shaping."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return each tensor as (B,): libraries disagree about (B,) and (B, 1)."""
+    return tuple(tensor.reshape(-1) for tensor in tensors)
+
+
+def describe_array(array: Any) -> str:
+    """Return the kind and the shape of an array, for messages."""
+    return f"a {type(array).__name__} of shape {tuple(getattr(array, 'shape', ()))}"
+
+
+def reader_for(thing: Any, readers: dict[type, Any], library: str) -> Any:
+    """Return the reader of the class that `thing` is or inherits from."""
+    for known in type(thing).__mro__:
+        if known in readers:
+            return readers[known]
+    names = ", ".join(sorted(known.__name__ for known in readers))
+    found = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
+    raise BadInput(f"bsrs.{library}.shape got {found}; expected one of {names}")
+
+
+def shaped_class(mixin: type, plain: type) -> Any:
+    """Return the class of a `plain` object that `mixin` shapes.
+
+    It calls itself by the name of the plain class, its objects can be copied and pickled, and there is one for as long
+    as something needs it.
+    """
+    known: Any
+    for known in plain.__subclasses__():
+        if vars(known).get("_made_of") == (mixin, plain):
+            return known
+    names = {name: getattr(plain, name) for name in ("__module__", "__qualname__", "__doc__")}
+    own = {"__reduce_ex__": _reduce, "_made_of": (mixin, plain)}
+    return type(plain)(plain.__name__, (mixin, plain), {**names, **own})
+
+
+def plain_class(cls: Any) -> Any:
+    """Return the plain class behind one that `shaped_class` made, or the class itself."""
+    return vars(cls).get("_made_of", (None, cls))[1]
+
+
+def _reduce(self: Any, protocol: Any) -> Any:
+    return _empty, self._made_of, self.__getstate__()
+
+
+def _empty(mixin: type, plain: type) -> Any:
+    return object.__new__(shaped_class(mixin, plain))

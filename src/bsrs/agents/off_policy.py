@@ -1,0 +1,273 @@
+"""What DQN, TD3 and SAC share: random streams, replay, shaping, records and checkpoints of P members.
+
+Nothing here knows how an agent learns. A subclass makes its networks in `build`, and writes `train_on`, one gradient
+step on a batch.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from bsrs import kernels
+from bsrs.agents.agent import Array, Batch, Finding, State, Transition, times_due
+from bsrs.agents.metrics import Metrics
+from bsrs.agents.networks import Members
+from bsrs.agents.probes import Probes
+from bsrs.agents.replay import Replay, make_replay
+from bsrs.agents.targets import discount_of
+from bsrs.agents.weights import adam_state_of, check_weights, load_adam_state, load_weights, weights_of
+from bsrs.config.training import OffPolicyConfig
+from bsrs.envs import EnvSpec
+from bsrs.rng import stream
+from bsrs.shaping import Shaper, Shaping
+
+Config = TypeVar("Config", bound=OffPolicyConfig)
+
+
+class OffPolicyAgent(Generic[Config]):
+    """P members that differ in eta and seed. `shaping` replaces what their configs say."""
+
+    streams: ClassVar[tuple[str, ...]] = ("exploration", "batches")
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "value", "advantage", "shaping")
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        spec: EnvSpec,
+        *,
+        device: str = "cpu",
+        shaping: Shaping | None = None,
+        use_kernels: bool = True,
+    ) -> None:
+        self.config: Config = configs[0]
+        self.members, self.spec, self.device = len(configs), spec, torch.device(device)
+        self.seeds = [config.seed for config in configs]
+        self.rngs = {name: [stream(seed, name) for seed in self.seeds] for name in self.streams}
+        shapings = [config.shaping() if shaping is None else shaping for config in configs]
+        self.shaper = Shaper(shapings, split=self.config.potential_network == "split", members=True)
+        self.probes = Probes(self.shaper, self.seeds)
+        config = self.config
+        self.replay: Replay = make_replay(
+            spec, self.members, config.buffer_size, config.n_envs, config.n_step, config.gamma
+        )
+        self.records = Metrics(self.metric_names, self.members, config.gamma, self.device, config.n_envs)
+        self.updates = 0
+        """Gradient steps so far."""
+        self.networks: dict[str, Members] = {}
+        """Every network by name; `policy` is the one that acts."""
+        self.optimizers: dict[str, Adam] = {}
+        """The optimizers of those that are trained."""
+        self.targets: dict[str, str] = {}
+        """Target network -> the network that it follows."""
+        self._step = 0
+        self.build(configs)
+        kernels.keep_freed_memory()
+        self.kernel: Any = kernels.kernel_for(self) if use_kernels else None
+        """The compiled version of `train_on` and of acting, where there is one."""
+
+    # ---- for subclasses
+
+    def build(self, configs: Sequence[Config]) -> None:
+        """Make the networks with `add_network` and `add_target`."""
+        raise NotImplementedError
+
+    def train_on(self, batch: Batch, step: int) -> None:
+        """Take one gradient step for every member."""
+        raise NotImplementedError
+
+    def value(self, obs: Tensor) -> Tensor:
+        """V(s) of the online networks: (P, B, *obs) -> (P, B)."""
+        raise NotImplementedError
+
+    @property
+    def period(self) -> int:
+        """Env steps in which the target network catches up with the online network."""
+        raise NotImplementedError
+
+    def add_network(self, name: str, modules: Sequence[nn.Module], *, train: bool = True) -> Members:
+        """Register one network per member, with an Adam of its own if it is trained."""
+        network = self.networks[name] = Members(modules).to(self.device)
+        if train:
+            fused = self.device.type in ("cpu", "cuda")
+            self.optimizers[name] = Adam(network.parameters(), self.config.learning_rate, fused=fused)
+        return network
+
+    def add_target(self, name: str, of: str) -> Members:
+        """Register a target network that starts as a copy."""
+        target = self.networks[name] = copy.deepcopy(self.networks[of]).requires_grad_(False)
+        self.targets[name] = of
+        return target
+
+    # ---- the training loop's side
+
+    def observe(self, transition: Transition) -> None:
+        """Store one vector step; continuous actions span -1 to 1 here."""
+        largest = self.records.largest_reward  # (P, n)
+        np.maximum(largest, np.abs(transition.reward), out=largest)
+        self.replay.add(transition)
+
+    def update(self, step: int) -> None:
+        """Take the gradient steps that are due after `step` transitions."""
+        self._step, config = step, self.config
+        if step <= config.learning_starts:
+            return
+        for _ in range(self._gradient_steps_due(step)):
+            self.updates += 1
+            if self.kernel is not None:
+                self.kernel.train(step)
+            else:
+                self.train_on(self.sample(), step)
+        if self.probes.due(step, config.n_envs, self.period):
+            self.probes.look(self.replay, lambda obs: self.value(self.as_input(obs)))
+
+    def _gradient_steps_due(self, step: int) -> int:
+        config = self.config
+        each = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
+        return times_due(step, config.n_envs, config.train_freq) * each
+
+    def sample(self) -> Batch:
+        """Draw a batch for every member from its own stream."""
+        drawn = self.replay.sample(self.rngs["batches"], self.config.batch_size)
+        obs, action, reward, next_obs, terminated, steps = (
+            None if array is None else self.as_tensor(array) for array in drawn
+        )
+        return Batch(self.as_input(obs), action, reward, self.as_input(next_obs), terminated, steps)  # type: ignore[arg-type]
+
+    def as_tensor(self, array: Array) -> Tensor:
+        """Put an array on the device."""
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def as_input(self, obs: Any) -> Tensor:
+        """Turn observations into what networks take: floats, images scaled to 0..1."""
+        tensor: Tensor = (obs if isinstance(obs, Tensor) else self.as_tensor(obs)).to(torch.float32)
+        return tensor if self.spec.obs_scale == 1 else tensor * (1 / self.spec.obs_scale)
+
+    # ---- the TD target
+
+    def shaped_target(self, batch: Batch, bootstrap: Tensor, value: Tensor, next_value: Tensor, step: int) -> Tensor:
+        """Return the TD target of the shaped reward, (P, B).
+
+        `bootstrap` is the target network's V(s'); `value` and `next_value` are the potential's V(s) and V(s').
+        """
+        discount = discount_of(batch.terminated, self.config.gamma, batch.steps)
+        reward = self.shaper(
+            batch.reward, value, next_value, gamma=self.potential_discount(batch),
+            bootstrap=None if self.config.potential_network == "target" else bootstrap,
+            state=batch.obs, next_state=batch.next_obs, step=step,
+        )  # fmt: skip
+        if self.shaper.learns:
+            self.shaper.update(
+                batch.reward, value, next_value, terminated=batch.terminated, step=step,
+                obs=batch.obs, next_obs=batch.next_obs,
+            )  # fmt: skip
+        target: Tensor = reward + discount * bootstrap
+        return target
+
+    def potential_discount(self, batch: Batch) -> Tensor:
+        """Return how much the potential of s' counts, (P, B): nothing after a terminal state, unless it is kept."""
+        kept = self.config.terminal == "keep"
+        return discount_of(batch.terminated & (not kept), self.config.gamma, batch.steps)
+
+    def plain_target(self, batch: Batch, bootstrap: Tensor) -> Tensor:
+        """Return the TD target without shaping, (P, B)."""
+        return batch.reward + discount_of(batch.terminated, self.config.gamma, batch.steps) * bootstrap
+
+    # ---- records
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Return each member's means since the last call, and the eta in force."""
+        each = zip(self.records.read(), self.shaper.in_force(self._step), strict=True)
+        return [{**means, **in_force} if means else {} for means, in_force in each]
+
+    def findings(self) -> list[Finding | None]:
+        return self.records.findings()
+
+    # ---- checkpoints and models
+
+    def state(self, member: int) -> State:
+        state = State(info={"updates": self.updates})
+        for name, network in self.networks.items():
+            state.add(name, State(weights_of(network.each[member])))
+            if name in self.optimizers:
+                state.add(f"{name} adam", State(adam_state_of(self.optimizers[name], network.each[member])))
+        arrays, info = self.replay.state(member)
+        state.add("replay", State(arrays=arrays, info=info))
+        for name, rngs in self.rngs.items():
+            state.info[name] = rngs[member].bit_generator.state
+        state.add("records", self.records.state(member))
+        state.info["shaping"] = self.shaper.state(member)
+        state.add("probes", State(*self.probes.state(member)))
+        return state
+
+    def load_state(self, member: int, state: State) -> None:
+        for name, network in self.networks.items():
+            load_weights(network.each[member], state.part(name).tensors)
+            if name in self.optimizers:
+                load_adam_state(self.optimizers[name], network.each[member], state.part(f"{name} adam").tensors)
+        replay = state.part("replay")
+        self.replay.load_state(member, replay.arrays, replay.info)
+        for name, rngs in self.rngs.items():
+            rngs[member].bit_generator.state = state.info[name]
+        self.records.load_state(member, state.part("records"))
+        self.updates = state.info["updates"]
+        self.shaper.load_state(state.info["shaping"], member)
+        probes = state.part("probes")
+        self.probes.load_state(member, probes.arrays, probes.info)
+
+    def policy(self, member: int) -> State:
+        """Return the trained networks: the policy's weights by name, those of other networks as `critics/...`.
+
+        With them goes what a scale that learns remembers, so that training can continue.
+        """
+        trained = {name: network for name, network in self.networks.items() if name not in self.targets}
+        return State(
+            {
+                _prefix(name) + key: tensor
+                for name, network in trained.items()
+                for key, tensor in weights_of(network.each[member]).items()
+            },
+            info={"shaping": self.shaper.state(member)} if self.shaper.has_memory else {},
+        )
+
+    def load_policy(self, member: int, state: State) -> None:
+        """Load what `policy` returned, also into the target networks. A policy without its critics will do."""
+        from bsrs.agents.old_models import renamed
+
+        tensors, found = renamed(state.tensors), {}
+        for name, network in self.networks.items():
+            prefix = _prefix(self.targets.get(name, name))
+            named = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+            own = {key: tensor for key, tensor in named.items() if "/" not in key}
+            if own:
+                check_weights(network.each[member], own)
+                found[name] = own
+        for name, own in found.items():  # only now, so that nothing is loaded half-way
+            load_weights(self.networks[name].each[member], own)
+        if "shaping" in state.info:
+            self.shaper.load_state(state.info["shaping"], member)
+
+
+def _prefix(name: str) -> str:
+    return "" if name == "policy" else f"{name}/"
+
+
+@torch.no_grad()
+def clip_grad_norm_per_member(network: Members, max_norm: float) -> None:
+    """Scale each member's gradient to a norm of at most `max_norm`."""
+    for member in network:
+        nn.utils.clip_grad_norm_(member.parameters(), max_norm)
+
+
+@torch.no_grad()
+def polyak_update(online: Members, target: Members, tau: float) -> None:
+    """Move the target network towards the online network by a share `tau`; 1 copies it."""
+    for weight, target_weight in zip(online.parameters(), target.parameters(), strict=True):
+        target_weight.lerp_(weight, tau)
+    for buffer, target_buffer in zip(online.buffers(), target.buffers(), strict=True):
+        target_buffer.copy_(buffer)

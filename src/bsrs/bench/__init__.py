@@ -1,1 +1,0 @@
-"""Benchmarks: ours beside the peers, in one run, interleaved. Ratios count; the machine's absolute speed does not."""

@@ -1,1 +1,0 @@
-"""The paper's figures and claims, each from one command at any scale."""

@@ -1,0 +1,352 @@
+"""Read the pickles in an SB3 file without executing them.
+
+A pickle is a program. This is an interpreter for the few instructions that SB3's own data needs. It never imports: a
+name must be on the lists below, and in a module that is loaded already. It never calls what a pickle names: arrays,
+random generators and containers are rebuilt by functions of our own, and objects of listed classes get their
+attributes. Everything else raises `BadInput`.
+"""
+
+import pickletools
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bsrs.errors import BadInput, printable
+
+# Classes that a file may name. They are settings, such as the class of a policy: loading makes no objects of them.
+NAMED = """
+stable_baselines3.common.policies: ActorCriticPolicy ActorCriticCnnPolicy MultiInputActorCriticPolicy
+stable_baselines3.dqn.policies: DQNPolicy CnnPolicy MultiInputPolicy
+stable_baselines3.td3.policies: TD3Policy CnnPolicy MultiInputPolicy
+stable_baselines3.sac.policies: SACPolicy CnnPolicy MultiInputPolicy
+sb3_contrib.qrdqn.policies: QRDQNPolicy CnnPolicy MultiInputPolicy
+sb3_contrib.tqc.policies: TQCPolicy CnnPolicy MultiInputPolicy
+sb3_contrib.crossq.policies: CrossQPolicy
+sb3_contrib.common.maskable.policies:
+    MaskableActorCriticPolicy MaskableActorCriticCnnPolicy MaskableMultiInputActorCriticPolicy
+sb3_contrib.common.recurrent.policies:
+    RecurrentActorCriticPolicy RecurrentActorCriticCnnPolicy RecurrentMultiInputActorCriticPolicy
+sb3_contrib.common.maskable.buffers: MaskableRolloutBuffer MaskableDictRolloutBuffer
+sb3_contrib.common.recurrent.buffers: RecurrentRolloutBuffer RecurrentDictRolloutBuffer
+stable_baselines3.common.buffers: ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer
+stable_baselines3.her.her_replay_buffer: HerReplayBuffer
+stable_baselines3.common.torch_layers: FlattenExtractor NatureCNN CombinedExtractor
+stable_baselines3.common.sb2_compat.rmsprop_tf_like: RMSpropTFLike
+torch.nn.modules.activation:
+    CELU ELU GELU Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid
+    Softplus Softsign Tanh
+torch.nn.modules.linear: Identity
+torch.optim.adadelta: Adadelta
+torch.optim.adagrad: Adagrad
+torch.optim.adam: Adam
+torch.optim.adamax: Adamax
+torch.optim.adamw: AdamW
+torch.optim.asgd: ASGD
+torch.optim.nadam: NAdam
+torch.optim.radam: RAdam
+torch.optim.rmsprop: RMSprop
+torch.optim.sgd: SGD
+numpy: bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+"""
+# Classes of which a file may hold objects: made without a call, and given their attributes.
+BUILT = """
+gymnasium.spaces.box: Box
+gymnasium.spaces.dict: Dict
+gymnasium.spaces.discrete: Discrete
+gymnasium.spaces.multi_binary: MultiBinary
+gymnasium.spaces.multi_discrete: MultiDiscrete
+stable_baselines3.common.noise: NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise
+stable_baselines3.common.utils: ConstantSchedule FloatSchedule LinearSchedule
+stable_baselines3.common.type_aliases: TrainFreq
+"""
+ENUMS = """
+stable_baselines3.common.type_aliases: TrainFrequencyUnit
+stable_baselines3.her.goal_selection_strategy: GoalSelectionStrategy
+"""
+
+
+def _names(lists: str) -> frozenset[str]:
+    found, module = set(), ""
+    for word in lists.split():
+        if word.endswith(":"):
+            module = word[:-1]
+        else:
+            found.add(f"{module}.{word}")
+    return frozenset(found)
+
+
+NAMED_CLASSES, BUILT_CLASSES, ENUM_CLASSES = map(_names, (NAMED, BUILT, ENUMS))
+
+
+class Rebuild:
+    """What a listed function of another library becomes: a function of our own."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+
+class Ignored:
+    """An object that nothing needs."""
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Rebuilt by our own functions.
+
+
+def _dtype(text: Any, *flags: Any) -> np.dtype[Any]:
+    """Return a dtype of plain numbers."""
+    if _own(text, str)[:1] not in set("biufc") or not text[1:].isdigit():
+        raise BadInput(f"it has arrays of {text[:40]!r}")
+    made: np.dtype[Any] = np.dtype(text)
+    return made
+
+
+def _array(raw: Any, dtype: Any, shape: Any, order: Any = "C", *rest: Any) -> np.ndarray:
+    if not isinstance(raw, (bytes, bytearray)):
+        raise BadInput(f"it has an array of a {type(raw).__name__}")
+    return np.frombuffer(raw, _own(dtype, np.dtype)).reshape(shape, order=order).copy(order=order)
+
+
+def _scalar(dtype: Any, raw: bytes) -> Any:
+    return np.frombuffer(raw, _own(dtype, np.dtype))[0]
+
+
+def _empty_array(*arguments: Any) -> np.ndarray:
+    return np.empty(0, np.int8)  # BUILD gives it its content
+
+
+def _bit_generator(*arguments: Any) -> Any:
+    return np.random.PCG64(0)
+
+
+def _generator(bit_generator: Any, *arguments: Any) -> Any:
+    return np.random.Generator(_own(bit_generator, np.random.PCG64))
+
+
+def _deque(items: Any = (), most: int | None = None) -> Any:
+    return deque(items if isinstance(items, (list, tuple)) else (), most)
+
+
+def _own(thing: Any, kind: type) -> Any:
+    if not isinstance(thing, kind):
+        raise BadInput(f"it has a {type(thing).__name__} in place of a {kind.__name__}")
+    return thing
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "collections.OrderedDict": lambda: OrderedDict(),
+    "collections.deque": _deque,
+    "numpy.dtype": _dtype,
+    "numpy.ndarray": _empty_array,
+    "numpy.random._pcg64.PCG64": _bit_generator,
+    "numpy.random._pickle.__bit_generator_ctor": _bit_generator,
+    "numpy.random._pickle.__generator_ctor": _generator,
+    "numpy.random.bit_generator.SeedSequence": lambda *arguments: Ignored(),
+    "numpy.random.bit_generator.__pyx_unpickle_SeedSequence": lambda *arguments: Ignored(),
+}
+for core in ("numpy.core", "numpy._core"):
+    FUNCTIONS |= {
+        f"{core}.multiarray.scalar": _scalar,
+        f"{core}.multiarray._reconstruct": _empty_array,
+        f"{core}.numeric._frombuffer": _array,
+    }
+
+
+def find(module: Any, name: Any) -> Any:
+    """Return what a file may name by this text, or refuse it. Nothing is imported."""
+    full = f"{module}.{name}"
+    if full in FUNCTIONS:
+        return Rebuild(FUNCTIONS[full])
+    if full in NAMED_CLASSES | BUILT_CLASSES | ENUM_CLASSES and str(module) in sys.modules:
+        found = vars(sys.modules[module]).get(name)
+        if isinstance(found, type) and f"{found.__module__}.{found.__qualname__}" == full:
+            return Rebuild(found) if full in ENUM_CLASSES else found
+    raise BadInput(f"it refers to {printable(full[:200])}")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The interpreter.
+
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+LITERALS = {
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+}
+EMPTY: dict[str, type] = {"EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_DICT": dict, "EMPTY_SET": set}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+MARK = object()
+
+
+class Interpreter:
+    """One pickle on its stack."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, data: bytes) -> Any:
+        for opcode, argument, _ in pickletools.genops(data):
+            name = opcode.name
+            if name == "STOP":
+                return self.stack.pop()
+            if name in CONSTANTS:
+                self.stack.append(CONSTANTS[name])
+            elif name in LITERALS:
+                self.stack.append(argument)
+            elif name in EMPTY:
+                self.stack.append(EMPTY[name]())
+            elif name in TUPLES:
+                self.stack[-TUPLES[name] :] = [tuple(self.stack[-TUPLES[name] :])]
+            else:
+                instruction = getattr(self, f"do_{name.lower()}", None)
+                if instruction is None:
+                    raise BadInput(f"it has the instruction {name}")
+                instruction(argument)
+        raise BadInput("it does not end")
+
+    def _pop_to_mark(self) -> list[Any]:
+        at = max(index for index, item in enumerate(self.stack) if item is MARK)
+        items = self.stack[at + 1 :]
+        del self.stack[at:]
+        return items
+
+    def _pop(self, count: int) -> list[Any]:
+        items = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        if len(items) < count or any(item is MARK for item in items):
+            raise BadInput("it takes more than there is")
+        return items
+
+    def do_proto(self, argument: Any) -> None:
+        pass
+
+    do_frame = do_proto
+
+    def do_mark(self, argument: Any) -> None:
+        self.stack.append(MARK)
+
+    def do_pop(self, argument: Any) -> None:
+        self.stack.pop()
+
+    def do_memoize(self, argument: Any) -> None:
+        self.memo[len(self.memo)] = self.stack[-1]
+
+    def do_binput(self, index: int) -> None:
+        self.memo[index] = self.stack[-1]
+
+    do_put = do_long_binput = do_binput
+
+    def do_binget(self, index: int) -> None:
+        self.stack.append(self.memo[index])
+
+    do_get = do_long_binget = do_binget
+
+    def do_tuple(self, argument: Any) -> None:
+        self.stack.append(tuple(self._pop_to_mark()))
+
+    def do_list(self, argument: Any) -> None:
+        self.stack.append(self._pop_to_mark())
+
+    def do_dict(self, argument: Any) -> None:
+        items = self._pop_to_mark()
+        self.stack.append({})
+        self._set_items(items)
+
+    def do_append(self, argument: Any) -> None:
+        self._extend(self._pop(1))
+
+    def do_appends(self, argument: Any) -> None:
+        self._extend(self._pop_to_mark())
+
+    def do_additems(self, argument: Any) -> None:
+        items = self._pop_to_mark()
+        _own(self.stack[-1], set).update(map(_key, items))
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], (list, deque)):
+            raise BadInput(f"it appends to a {type(self.stack[-1]).__name__}")
+        self.stack[-1].extend(items)
+
+    def do_setitem(self, argument: Any) -> None:
+        self._set_items(self._pop(2))
+
+    def do_setitems(self, argument: Any) -> None:
+        self._set_items(self._pop_to_mark())
+
+    def _set_items(self, items: list[Any]) -> None:
+        target = _own(self.stack[-1], dict)
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            target[_key(key)] = value
+
+    def do_global(self, argument: str) -> None:
+        self.stack.append(find(*argument.split(" ", 1)))
+
+    def do_stack_global(self, argument: Any) -> None:
+        self.stack.append(find(*self._pop(2)))
+
+    def do_reduce(self, argument: Any) -> None:
+        function, arguments = self._pop(2)
+        if not isinstance(function, Rebuild):
+            raise BadInput(f"it calls {getattr(function, '__name__', type(function).__name__)}")
+        self.stack.append(function.call(*_own(arguments, tuple)))
+
+    def do_newobj(self, argument: Any) -> None:
+        cls, arguments = self._pop(2)
+        if not isinstance(cls, type) or f"{cls.__module__}.{cls.__qualname__}" not in BUILT_CLASSES:
+            raise BadInput(f"it makes an object of {getattr(cls, '__name__', type(cls).__name__)}")
+        if issubclass(cls, tuple):
+            self.stack.append(tuple.__new__(cls, _own(arguments, tuple)))
+        else:
+            self.stack.append(object.__new__(cls))
+
+    def do_build(self, argument: Any) -> None:
+        (state,) = self._pop(1)
+        thing = self.stack[-1]
+        if isinstance(thing, np.ndarray):
+            _build_array(thing, state)
+        elif isinstance(thing, np.random.PCG64):
+            _build_pcg64(thing, state)
+        elif f"{type(thing).__module__}.{type(thing).__qualname__}" in BUILT_CLASSES:
+            vars(thing).update({str(_key(name)): value for name, value in _own(state, dict).items()})
+        elif isinstance(thing, np.dtype):
+            if _own(state, tuple)[1:5] not in [("<", None, None, None), ("|", None, None, None)]:
+                raise BadInput("it has arrays of another byte order, or with fields")
+        elif not isinstance(thing, Ignored):
+            raise BadInput(f"it changes a {type(thing).__name__}")
+
+
+def _key(key: Any) -> Any:
+    """Return a key of a dict: text or a number, so that none takes forever to hash."""
+    if key is not None and not isinstance(key, (str, bytes, bool, int, float)):
+        raise BadInput(f"it has a {type(key).__name__} as a key")
+    return key
+
+
+def _build_array(array: np.ndarray, state: Any) -> None:
+    """Give an array that `_empty_array` made its content."""
+    _, shape, dtype, fortran, raw = _own(state, tuple)
+    content = _array(raw, dtype, shape, "F" if fortran else "C")
+    checked: Any = (1, content.shape, content.dtype, bool(fortran), content.tobytes("A"))
+    array.__setstate__(checked)
+
+
+def _build_pcg64(generator: Any, state: Any) -> None:
+    """Put a random generator into a state of plain numbers; its seed sequence is not needed."""
+    state = state[0] if isinstance(state, tuple) else state
+    inner = {name: int(_own(state, dict)["state"][name]) for name in ("state", "inc")}
+    flags = {name: int(state[name]) for name in ("has_uint32", "uinteger")}
+    generator.state = {"bit_generator": "PCG64", "state": inner, **flags}
+
+
+def read_pickle(data: bytes) -> Any:
+    """Return what a pickle holds, or raise `BadInput`."""
+    try:
+        return Interpreter().run(data)
+    except BadInput:
+        raise
+    except Exception as error:  # whatever reading bytes of unknown origin may raise
+        raise BadInput(f"it cannot be read: {error}") from None
