@@ -1,0 +1,177 @@
+"""Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
+all see the same machine. What counts are ratios of medians."""
+
+import multiprocessing
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, Self
+
+Tell = Callable[[str], None]
+"""What takes a line about how far a benchmark is."""
+
+
+def silent(_line: str) -> None:
+    """A `Tell` for those who do not watch."""
+
+
+class Worker:
+    """An object that `build(**settings)` makes in a process of its own; its methods are called over a pipe."""
+
+    def __init__(self, build: Callable[..., Any], **settings: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        """Call a method; `answer` has what it returns."""
+        self._pipe.send((method, arguments))
+
+    def answer(self, limit: float | None = None) -> Any:
+        """What the call returned; TimeoutError if that takes more than `limit` seconds."""
+        if not self._pipe.poll(limit):
+            raise TimeoutError
+        try:
+            return self._pipe.recv()
+        except EOFError:
+            raise RuntimeError("a contestant's process died: its error is printed above") from None
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method and wait for what it returns."""
+        self.ask(method, *arguments)
+        return self.answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(pipe: Connection, build: Callable[..., Any], settings: dict[str, Any]) -> None:
+    served = build(**settings)
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(getattr(served, method)(*arguments))
+
+
+class Runner(Protocol):
+    """What a contestant does, in its own process."""
+
+    def run(self, steps: int) -> float | None:
+        """Train for that many env steps; return the seconds that count, or None for all of this process's own."""
+
+
+class _Timed:
+    """A `Runner` with a stopwatch of processor time."""
+
+    def __init__(self, runner: Callable[..., Runner], **settings: Any) -> None:
+        self._runner = runner(**settings)
+
+    def run(self, steps: int) -> float:
+        """Its steps per second."""
+        start = time.process_time()
+        told = self._runner.run(steps)
+        return steps / (time.process_time() - start if told is None else told)
+
+    def peak_mb(self) -> float:
+        """The most memory that this process, or a child of it, has had at once."""
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
+        who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+        return max(resource.getrusage(each).ru_maxrss for each in who) * unit / 1e6
+
+
+def seconds_of(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """How long a call takes."""
+    start = clock()
+    call()
+    return clock() - start
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a contestant did."""
+
+    rates: tuple[float, ...]
+    """Steps per second of each block."""
+    peak_mb: float
+
+    @property
+    def steps_per_s(self) -> float:
+        return statistics.median(self.rates)
+
+
+def race(
+    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]],
+    *,
+    steps: Mapping[str, int],
+    rounds: int,
+    tell: Tell = silent,
+) -> dict[str, Result]:
+    """Run all contestants by name, each `rounds` blocks of its `steps` after one that does not count, in turns."""
+    with ExitStack() as stack:
+        workers = {
+            name: stack.enter_context(Worker(_Timed, runner=build, **given)) for name, (build, given) in builds.items()
+        }
+        for name, worker in workers.items():
+            tell(f"{name}: warming up")
+            worker.call("run", steps[name])
+        rates: dict[str, list[float]] = {name: [] for name in workers}
+        for turn in range(rounds):
+            tell(f"round {turn + 1} of {rounds}")
+            for name in rotated(list(workers), turn):
+                rates[name].append(workers[name].call("run", steps[name]))
+        return {name: Result(tuple(rates[name]), worker.call("peak_mb")) for name, worker in workers.items()}
+
+
+def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
+    """Nobody is always first."""
+    shift = turn % len(contestants)
+    return [*contestants[shift:], *contestants[:shift]]
+
+
+def median_ratio(ours: Result, theirs: Result) -> float:
+    """How many times as fast we were, the median over the rounds: neighbours in time are compared."""
+    return statistics.median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))
+
+
+# ---- how near to the machine's own speed
+
+
+def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int = 20) -> float:
+    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many; on one
+    thread, of processor time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    seconds = [seconds_of(lambda: torch.mm(a, b), clock) for _ in range(repetitions)]
+    torch.set_num_threads(before)
+    return float(2 * size**3 / sorted(seconds)[repetitions // 4])
+
+
+def operations(call: Callable[[], object]) -> float:
+    """Floating-point operations in the matrix products and convolutions of a call, as PyTorch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return float(counter.get_total_flops())

@@ -1,0 +1,1 @@
+"""The paper's figures and claims, each from one command at any scale."""

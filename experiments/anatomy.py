@@ -1,0 +1,345 @@
+"""Which part of BSRS helps, and against what: its parts, controls and related methods, on the same seeds.
+
+eta is fixed beforehand for each env, by runs on other seeds. docs/why-it-works.md has the algebra and what came out.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bsrs.config.algorithms import preset
+from bsrs.config.settings import RunSettings
+from bsrs.config.training import TrainingConfig
+from bsrs.errors import unknown
+from bsrs.figures.bars import Difference, differences
+from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
+from bsrs.stats import Comparison, bootstrap, mean, paired_difference
+from bsrs.stats.aggregates import Array
+from bsrs.stats.records import Series
+from bsrs.stats.summary import on_shared_seeds
+from experiments.claims import (
+    SEED,
+    Claim,
+    Scope,
+    area,
+    corrected,
+    failures_text,
+    final,
+    gain,
+    judged,
+    settles,
+    too_small,
+)
+from experiments.variants import as_options
+
+Fields = dict[str, Any]
+Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
+
+PARTS = ("c", "a", "b", "ca", "cb", "ab")
+ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
+FIRST_SEED = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How much is trained."""
+
+    envs: tuple[str, ...]
+    seeds: int
+    dqn: Fields
+    td3: Fields
+    etas: tuple[float, ...] = (0.5, 2.0)
+    """Further etas for BSRS to choose from, as multiples of the env's. The baseline chooses from the controls."""
+
+
+_SHORT = {"learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
+SCALES = {
+    "smoke": Scale(("CartPole-v1",), 2, {"steps": 250, **_SHORT}, {}),
+    "laptop": Scale(
+        ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"),
+        10,
+        {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
+        {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
+    ),
+    "paper": Scale(tuple(ETAS), 10, {}, {}),
+}
+
+
+def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, tuple[str, Fields]]:
+    """What is trained on one env: its name -> the variant of the algorithm (none: itself) and its settings.
+
+    The control `exact` is the cell `cb`, the split potential the cell `ca`.
+    """
+    plain: Fields = {"eta": 0.0}
+    found: dict[str, tuple[str, Fields]] = {"plain": ("", plain), "BSRS": ("", {"eta": eta})}
+    found |= {parts: ("parts", {"eta": eta, "parts": parts}) for parts in PARTS}
+    found["target"] = "", {"eta": eta, "potential_network": "target"}
+    controls = ("scaled", "learning-rate", "faster-target")
+    found |= {control: ("control", {"eta": eta, "control": control}) for control in controls}
+    found |= {f"BSRS, eta = {eta * factor:g}": ("", {"eta": eta * factor}) for factor in etas}
+    comparators = ["advantage", "persistent", "minto", "centering"]
+    comparators += ["munchausen", "popart"] if algorithm == "dqn" else []
+    found |= {name: (name, plain) for name in comparators}
+    found["n_step"] = "", {**plain, "n_step": 3}
+    if algorithm == "dqn":
+        found["double"], found["dueling"] = ("", {**plain, "double": True}), ("", {**plain, "network": "dueling"})
+    for name in [name for name in comparators if name in ("advantage", "persistent", "munchausen")]:
+        found[f"{name}, matched"] = name, {**plain, "comparator_alpha": eta / (1 + eta)}
+    return found
+
+
+def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
+    """Every run at a scale, on these of its envs or on all."""
+    chosen = SCALES[scale]
+    for env in envs:
+        if env not in chosen.envs:
+            raise unknown("env of this experiment", env, chosen.envs)
+    seeds = range(FIRST_SEED, FIRST_SEED + chosen.seeds)
+    bases = [base for env in envs or chosen.envs for base in _bases(scale, env).values()]
+    return [dataclasses.replace(base, seed=seed) for base in bases for seed in seeds]
+
+
+def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
+    """The cells of an env as configs, at seed 0."""
+    chosen = SCALES[scale]
+    algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
+    fields = chosen.td3 if algorithm == "td3" else chosen.dqn
+    return {
+        cell: preset(f"{algorithm}-{variant}" if variant else algorithm, name, env=env, **fields, **own)
+        for cell, (variant, own) in cells(algorithm, ETAS[env], chosen.etas).items()
+    }
+
+
+def lengths(envs: Sequence[str]) -> dict[str, int]:
+    """Env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
+    return {
+        env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
+        for env in envs
+    }
+
+
+def by_cell(series: Sequence[Series]) -> Found:
+    """The series that are cells of this experiment, at whatever scale they were trained."""
+    known = {
+        _key(as_options(RunSettings.of(config))): cell
+        for scale in SCALES
+        for env in SCALES[scale].envs
+        for cell, config in _bases(scale, env).items()
+    }
+    found: Found = {}
+    for each in series:
+        cell = known.get(_key(as_options(each.config)))
+        if cell is not None:
+            found.setdefault(each.env, {})[cell] = each
+    return found
+
+
+def _key(settings: RunSettings) -> str:
+    """Everything but the seed, whichever version wrote it."""
+    fields = dict(settings.meaning)
+    if fields.pop("dueling", False):
+        fields["network"] = "dueling"
+    return repr((settings.algorithm, sorted((name, value) for name, value in fields.items() if name != "seed")))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Effects.
+
+
+def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
+    """Main effects and interactions of the parts in each seed's mean score over training; empty if a cell is missing.
+
+    The main effect of a part is the mean of the cells with it minus the mean of those without.
+    """
+    names = {"": "plain", "cab": "BSRS", **{parts: parts for parts in PARTS}}
+    if not set(names.values()) <= set(own):
+        return {}
+    scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
+
+    def contrast(parts: Sequence[str]) -> Array:
+        signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
+        return np.asarray(np.sum([sign * scores[cell] for cell, sign in signs.items()], axis=0) / 4)
+
+    return {"".join(parts): contrast(parts) for size in (1, 2, 3) for parts in itertools.combinations("cab", size)}
+
+
+def against_nothing(values: Array) -> Comparison:
+    """The mean over seeds, against zero."""
+    return paired_difference(values, np.zeros(len(values)), seed=SEED)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Claims.
+
+AGAINST = {
+    "the target network's potential (the paper's ablation)": "target",
+    "the split potential (parts c and a)": "ca",
+    "the baseline": "plain",
+    "the scaled reward": "scaled",
+    "the exact control (Q in the place of V)": "cb",
+    "a faster target network": "faster-target",
+    "a larger learning rate": "learning-rate",
+}
+PAPERS = {
+    "advantage": "advantage learning",
+    "persistent": "persistent advantage learning",
+    "munchausen": "Munchausen",
+    "minto": "MINTO",
+    "centering": "reward centering",
+    "popart": "PopArt",
+    "n_step": "3-step returns",
+    "double": "Double DQN",
+    "dueling": "dueling heads",
+}
+
+
+def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
+    """BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
+    found: list[Claim] = []
+    for env, own in by_cell(series).items():
+        known = cells(own_algorithm(own), ETAS[env])
+        names = {**PAPERS, **{f"{cell}, matched": f"{name} at the same eta" for cell, name in PAPERS.items()}}
+        comparators = {names[cell]: cell for cell in known if cell in names}
+        for questions in (AGAINST, comparators):
+            found += _together([_beats(env, own, what, cell, scope) for what, cell in questions.items()])
+        found += _together([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
+    return found
+
+
+def _together(claims: Sequence[Claim]) -> list[Claim]:
+    """Corrected for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
+    asked = corrected([dataclasses.replace(claim, p=1.0) if claim.p is None else claim for claim in claims])
+    return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
+
+
+def _claim(
+    text: str,
+    shown: str,
+    scores: tuple[Array, Array],
+    runs: Sequence[Series],
+    scope: Scope,
+    end: Comparison | None = None,
+    failures: str = "",
+) -> Claim:
+    """That the first scores are above the second, seed by seed."""
+    small = too_small(runs, scope)
+    effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
+    settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
+    return judged(text, effect, shown, too_small=small, command=settle, end=end, failures=failures)
+
+
+def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
+    text = f"{env}: BSRS beats {what}"
+    if "BSRS" not in own or cell not in own:
+        return judged(text, None, "", too_small="", command=scope.command)
+    ours, theirs = on_shared_seeds(area, own["BSRS"], own[cell])
+    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training"
+    end, failures = gain(own["BSRS"], own[cell], final), failures_text([own["BSRS"]], [own[cell]])
+    return _claim(text, shown, (ours, theirs), [own["BSRS"], own[cell]], scope, end, failures)
+
+
+def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
+    words = {"c": "the scaled reward", "a": "advantage learning", "b": "the mixed bootstrap"}
+    found = []
+    for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
+        text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
+        shown = f"{values.mean():+.4g} over training"
+        found.append(_claim(text, shown, (values, np.zeros(len(values))), list(own.values()), scope))
+    return found
+
+
+def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
+    """As many tries for the baseline as for eta, each chosen on other seeds than it is judged on."""
+    shaped = [cell for cell in own if cell.startswith("BSRS")]
+    plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
+    if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
+        return []
+    used = ["plain", *shaped, *plain]
+    scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
+    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
+    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
+    runs = [own[cell] for cell in (*shaped, *plain)]
+    return [_claim(f"{env}: tuned BSRS beats tuned the baseline", shown, (ours, theirs), runs, scope)]
+
+
+def held_out(scores: Array) -> Array:
+    """(tries, seeds) -> (seeds,): each seed's score by the try that is best on the other seeds."""
+    others = [int(np.delete(scores, seed, axis=1).mean(axis=1).argmax()) for seed in range(scores.shape[1])]
+    return np.asarray(scores[others, np.arange(scores.shape[1])])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Figures and the table.
+
+_GROUPS = (
+    (("BSRS", *PARTS), BLUE),
+    (("target",), GREEN),
+    (("scaled", "learning-rate", "faster-target"), ORANGE),
+    (tuple(PAPERS), GREY),
+)
+_NAMES = {
+    **PAPERS,
+    "cb": "cb (control: exact)",
+    "ca": "ca (split)",
+    "BSRS": "BSRS (cab)",
+    "target": "BSRS, target network",
+}
+
+
+def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
+    """Gains over the baseline, cell by cell; and the effects of the parts."""
+    found = by_cell(series)
+    shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
+    gains, effects = {}, {}
+    for env, own in found.items():
+        each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
+        rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
+        gains[f"{env}, η = {ETAS[env]:g}"] = rows
+        parts = {name: against_nothing(values) for name, values in contrasts(own).items()}
+        if parts:
+            effects[env] = [
+                (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
+            ]
+    figures = {"anatomy": _panels(gains, 1.6, 2.7, "mean score over training,\ngain over plain")}
+    if effects:
+        figures["anatomy-parts"] = _panels(effects, 1.2, 2.4, "effect on the mean score\nover training")
+    return figures
+
+
+def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, what: str) -> Figure:
+    """Side by side, `each` inches wide, with room for their common names on the left."""
+    height = 1.0 + 0.21 * len(next(iter(rows.values()), ()))
+    figure, axes = new_figure(left + each * len(rows), height, 1, len(rows), squeeze=False, sharey=True)
+    for ax, (title, own) in zip(axes[0], rows.items(), strict=True):
+        differences(ax, own)
+        ax.set_title(title, loc="left")
+        ax.set_xlabel(what)
+    return figure
+
+
+def anatomy_table(series: Sequence[Series]) -> list[str]:
+    """Every cell as a row of a Markdown table."""
+    lines = [
+        "| env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for env, own in by_cell(series).items():
+        for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
+            each, plain = own[cell], own.get("plain")
+            effect = None if plain is None or cell == "plain" else gain(each, plain, area)
+            over, gained = bootstrap(mean, each.area[:, None], seed=SEED), " | "
+            if effect is not None:
+                gained = f"{effect} | {effect.p:.2g}"
+            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {each.final.mean():.4g}"
+            lines.append(f"| {env} | {PAPERS.get(cell, cell)} | {runs} |")
+    return lines
+
+
+def own_algorithm(own: Mapping[str, Series]) -> str:
+    """Of the series of one env."""
+    return next(iter(own.values())).config.algorithm

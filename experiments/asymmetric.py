@@ -1,0 +1,108 @@
+"""Nulls that look like our data: equal means, but arms of different shape. Who says "holds", and how often?
+
+A score is 0 for a random policy and 1 for the reference. No test on ten seeds can see a failure that happens once in
+twenty runs; these rates say how often a verdict is then wrong, and pooled claims show what more tasks are worth.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bsrs.config.agents import DQNConfig
+from bsrs.config.settings import RunSettings
+from bsrs.stats import Comparison, best_of, paired_difference, pooled, reference_of
+from bsrs.stats.aggregates import Array
+from bsrs.stats.recommend import recommend
+from bsrs.stats.records import RunRecord, Series, Task
+
+NOISE = 0.05
+RARE = 0.1
+TYPICAL = 0.8
+ETAS, TASKS = 4, 6
+ENV = "CartPole-v1"
+
+Arms = Callable[[np.random.Generator, tuple[int, ...]], tuple[Array, Array]]
+
+
+def _noise(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.normal(scale=NOISE, size=shape)
+
+
+def _failing(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """One run in ten scores as the random policy does, the others more, so that the mean is the typical score."""
+    typical = TYPICAL / (1 - RARE)
+    return np.where(rng.random(shape) < RARE, 0.0, typical) + _noise(rng, shape)
+
+
+def _bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(rng.random(shape) < 0.3, TYPICAL - 0.35, TYPICAL + 0.15) + _noise(rng, shape)
+
+
+# name -> scores of a shaped setting and of the baseline, with equal means
+NULLS: dict[str, Arms] = {
+    "10% failures, shaped only": lambda rng, shape: (_failing(rng, shape), TYPICAL + _noise(rng, shape)),
+    "10% failures in both": lambda rng, shape: (_failing(rng, shape), _failing(rng, shape)),
+    "three times the spread": lambda rng, shape: (TYPICAL + 3 * _noise(rng, shape), TYPICAL + _noise(rng, shape)),
+    "bimodal, equal means": lambda rng, shape: (_bimodal(rng, shape), TYPICAL + _noise(rng, shape)),
+}
+
+
+def paired(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """One eta on one task."""
+    return paired_difference(*arms(rng, (n,)))
+
+
+def best(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """The best of four etas on one task."""
+    shaped, baseline = arms(rng, (ETAS, n))
+    return best_of(shaped, baseline[0]).gain
+
+
+def pooled_over_seeds(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """The best of four etas on six tasks together, for new seeds."""
+    return pooled(_differences(rng, arms, n)).over_seeds.gain
+
+
+def pooled_over_tasks(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """The same for new tasks."""
+    found = pooled(_differences(rng, arms, n)).over_tasks
+    assert found is not None
+    return found.gain
+
+
+def _differences(rng: np.random.Generator, arms: Arms, n: int) -> Array:
+    shaped, baseline = arms(rng, (ETAS, n, TASKS))
+    return np.asarray(shaped - baseline[:1])
+
+
+def recommended(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """What `bsrs recommend` makes of a sweep over four etas: its gain holds where it says "use"."""
+    shaped, baseline = arms(rng, (ETAS, n))
+    (found,) = recommend(sweep([baseline[0], *shaped]))
+    assert found.gain is not None
+    assert found.helps == (found.gain.verdict == "holds")
+    assert not found.helps or "failed (at most" in found.answer  # the clause that no "use" goes without
+    return found.gain
+
+
+def sweep(scores: Sequence[Array]) -> list[Series]:
+    """Make up the series of eta = 0, 1, ... on CartPole with these final scores: (seeds,) each."""
+    reference = reference_of(ENV)
+    assert reference is not None
+    task, found = Task(Path("sweep"), "dqn", ENV), []
+    for eta, of_eta in enumerate(scores):
+        settings = [RunSettings.of(DQNConfig(env=ENV, eta=float(eta), seed=seed)) for seed in range(len(of_eta))]
+        runs = tuple(RunRecord(Path(f"{eta}-{s.seed}"), s, "finished", "", None, ()) for s in settings)
+        curves = np.repeat(reference.random + reference.span * of_eta[:, None], 2, axis=1)
+        found.append(Series(runs, task, "", np.array([500, 1000]), curves))
+    return found
+
+
+STATISTICS = {
+    "paired difference": paired,
+    "best of 4": best,
+    "recommend": recommended,
+    "6 tasks pooled, over seeds": pooled_over_seeds,
+    "6 tasks pooled, over tasks": pooled_over_tasks,
+}

@@ -1,0 +1,286 @@
+"""What the paper says, what was seen, whether that settles it, and from series to effects."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+
+from bsrs.figures.curves import Curve
+from bsrs.figures.style import eta_colours, eta_label
+from bsrs.report.plots import short_label
+from bsrs.stats import (
+    BestOf,
+    Comparison,
+    Interval,
+    Verdict,
+    best_of,
+    bootstrap,
+    holm,
+    mean,
+    paired_difference,
+    seeds_needed,
+)
+from bsrs.stats.aggregates import Array
+from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
+from bsrs.stats.records import Series
+from bsrs.stats.summary import Failures, failures_of, on_shared_seeds, task_reference
+
+SEED = 0
+BAND_DRAWS = 400
+MANY_SEEDS = 1_000
+
+Value = Callable[[Series], Array]  # a number for each run: (runs,)
+area: Value = attrgetter("area")
+final: Value = attrgetter("final")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the table."""
+
+    claim: str
+    """What the paper says."""
+    shown: str
+    """What was seen here."""
+    interval: str
+    """How sure that is."""
+    verdict: Verdict
+    settle: str = ""
+    """The command that could settle it, where this could not."""
+    p: float | None = None
+    """Of the test behind the verdict, corrected for the claims that were judged together; None without a test."""
+    end: str = ""
+    """The same comparison in the final score."""
+    failures: str = ""
+    """Failed runs on both sides, with upper bounds: a test of means on few seeds does not see rare ones."""
+
+
+def between(effect: Interval, low: float, high: float) -> Verdict:
+    """Does the quantity lie in [low, high]? Yes, if all of its interval does; no, if none of it does."""
+    if low <= effect.low and effect.high <= high:
+        return "holds"
+    return "does not hold" if effect.high < low or effect.low > high else "inconclusive"
+
+
+def judged(
+    text: str, effect: Comparison | None, shown: str, *, too_small: str, command: str, percent: bool = False,
+    end: Comparison | str | None = None, failures: str = "",
+) -> Claim:  # fmt: skip
+    """Make the claim about an effect. Without it, or with a reason why these runs are too few or too short, the verdict
+    is inconclusive, never a guess, and `command` could settle it."""
+    if effect is None:
+        return Claim(text, too_small or "not among these runs", "–", "inconclusive", command)
+    form = ".0%" if percent else ".3g"
+    worse = isinstance(end, Comparison) and effect.verdict == "holds" and end.verdict == "does not hold"
+    shown += ", but worse at the end" if worse else ""
+    return Claim(
+        text,
+        f"{shown}; {too_small}" if too_small else shown,
+        f"[{effect.low:{form}}, {effect.high:{form}}]" if np.isfinite([effect.low, effect.high]).all() else "–",
+        "inconclusive" if too_small else effect.verdict,
+        command,
+        effect.p,
+        str(end or ""),
+        failures,
+    )
+
+
+def corrected(claims: Sequence[Claim]) -> list[Claim]:
+    """The same with Holm's correction: of many claims some pass a test by luck."""
+    found = list(claims)
+    tested = [i for i, claim in enumerate(claims) if claim.p is not None]
+    for i, p in zip(tested, holm([claims[i].p or 0.0 for i in tested]), strict=True):
+        found[i] = replace(found[i], p=p, verdict=found[i].verdict if p <= LEVEL else "inconclusive")
+    return found
+
+
+def write_claims(path: Path, claims: Sequence[Claim]) -> None:
+    """As JSON, for the report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"claims": [asdict(claim) for claim in claims]}, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_claims(title: str, claims: Sequence[Claim]) -> None:
+    """As a table in the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for column in ("claim", "what was seen here", "95% interval", "at the end", "failed runs", "p (Holm)", "verdict"):
+        table.add_column(column)
+    colours = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
+    for claim in claims:
+        needs = f"\nneeds: {claim.settle}" if claim.settle and claim.verdict == "inconclusive" else ""
+        verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]{needs}"
+        p = "" if claim.p is None else f"{claim.p:.2g}"
+        numbers = (claim.interval, claim.end, claim.failures)
+        table.add_row(claim.claim, claim.shown, *(text.replace("[", "\\[") for text in numbers), p, verdict)
+    Console().print(table)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Effects: what the claims of all experiments are judged by.
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a verdict needs."""
+
+    steps: Mapping[str, int]
+    """How long a run must be, env -> env steps, as its preset has them: the paper's, for the paper's envs."""
+    command: str
+    """Trains as much as the paper."""
+    questions: int = 1
+    """How many claims are judged together."""
+    tasks: int = 1
+    """How many tasks a claim about several is about: fewer settle nothing."""
+
+
+def too_small(series: Sequence[Series], scope: Scope) -> str:
+    """Why nothing can be concluded from these series, or nothing."""
+    if not series:
+        return "not among these runs"
+    seeds = min(len(each.seeds) for each in series)
+    shortest = min(series, key=lambda each: each.config.steps / scope.steps[each.env])
+    steps, needed = shortest.config.steps, scope.steps[shortest.env]
+    reasons = [f"{seeds} of at least {FEWEST_SEEDS} seeds"] if seeds < FEWEST_SEEDS else []
+    reasons += [f"{steps:,} of {needed:,} steps"] if steps < needed else []
+    return "too small to tell: " + ", ".join(reasons) if reasons else ""
+
+
+def constant_etas(series: Sequence[Series]) -> list[Series]:
+    """Without the schedules, in the order of eta."""
+    numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
+    return [series[i] for _, i in sorted(numbers)]
+
+
+def gain(x: Series, y: Series, value: Value) -> Comparison | None:
+    """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
+    first, second = on_shared_seeds(value, x, y)
+    return paired_difference(first, second, seed=SEED) if len(first) else None
+
+
+def failures_text(shaped: Sequence[Series], baseline: Sequence[Series]) -> str:
+    """Failed runs of both sides, each with its upper bound."""
+    counts = []
+    for side in (shaped, baseline):
+        each = [failures_of(one, task_reference(one.task, [*baseline, *shaped])) for one in side]
+        counts.append(str(Failures(sum(one.failed for one in each), sum(one.runs for one in each))))
+    return f"{counts[0]}; baseline {counts[1]}"
+
+
+def format_seeds_needed(differences: Array, questions: int) -> str:
+    """Say how many seeds would settle an open comparison, if the mean of its (seeds,) differences is true."""
+    spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    needed = seeds_needed(spread, float(differences.mean()), questions) if spread else None
+    if needed is None:
+        return "more seeds"
+    return (
+        f"about {max(needed, len(differences) + 1):,} seeds"
+        if needed <= MANY_SEEDS
+        else f"more than {MANY_SEEDS:,} seeds"
+    )
+
+
+def settles(small: str, differences: Array, scope: Scope) -> str:
+    """What would settle a claim that is open: the whole experiment, or more seeds if these runs are not too small."""
+    return scope.command if small else format_seeds_needed(differences, scope.questions)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best of several etas above 0, next to eta = 0."""
+
+    series: tuple[Series, ...]
+    """Of each eta above 0."""
+    plain: Series
+    """Of eta = 0."""
+    scores: Array  # (etas, seeds)
+    baseline: Array  # (seeds,)
+    best: BestOf
+
+    @property
+    def etas(self) -> tuple[float | str, ...]:
+        return tuple(each.eta for each in self.series)
+
+    @property
+    def words(self) -> str:
+        """The gain on held-out seeds, and the paper's quantity."""
+        return (
+            f"{self.best.gain.mean:+.3g} with eta {self.chosen}, chosen on other seeds"
+            f" (as in the paper, on the same seeds: {self.best.flattered:+.3g})"
+        )
+
+    @property
+    def chosen(self) -> str:
+        """The etas that some seeds' others chose."""
+        return ", ".join(eta_label(self.etas[i]) for i in sorted(set(self.best.choices)))
+
+    @property
+    def held_out(self) -> Array:
+        """(seeds,): each seed's score at the eta that the other seeds chose."""
+        return self.scores[self.best.choices, np.arange(len(self.baseline))]
+
+    @property
+    def same_seeds(self) -> Array:
+        """(seeds,): the scores of the eta with the highest mean, which they chose: the paper's quantity."""
+        return np.asarray(self.scores[self.scores.mean(axis=1).argmax()])
+
+    @property
+    def end(self) -> Comparison:
+        """The final scores at the same etas, against eta = 0."""
+        *scores, zero = on_shared_seeds(final, *self.series, self.plain)
+        return paired_difference(np.stack(scores)[self.best.choices, np.arange(len(zero))], zero, seed=SEED)
+
+    @property
+    def failures(self) -> str:
+        """Failed runs of the chosen etas and of eta = 0."""
+        return failures_text([self.series[i] for i in sorted(set(self.best.choices))], [self.plain])
+
+
+def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned | None:
+    """Of one task: the best constant, or a schedule alone. None without eta = 0, without an eta above 0, or without two
+    seeds that all share."""
+    above = [each for each in constant_etas(series) if float(each.eta) > 0]
+    if schedule:
+        above = [each for each in series if each.eta == schedule]
+    baseline = next((each for each in series if each.eta == 0.0), None)
+    if baseline is None or not above:
+        return None
+    *each, zero = on_shared_seeds(value, *above, baseline)
+    if len(zero) < 2:
+        return None
+    scores = np.stack(each)
+    return Tuned(tuple(above), baseline, scores, zero, best_of(scores, zero, seed=SEED))
+
+
+def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
+    """Mean score over runs against steps, for each series of a panel."""
+    from scipy.stats import sem
+
+    colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
+    label = (lambda each: eta_label(each.eta)) if len(colours) == len(series) else short_label
+    reached = [scores for each in series for scores in (each.curves.min(), each.curves.max())]
+    return [
+        Curve(
+            label(each),
+            colours[each.eta],
+            each.steps,
+            bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS).within(min(reached), max(reached)),
+            standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
+        )
+        for each in series
+    ]
+
+
+def means(series: Sequence[Series], value: Value) -> Interval:
+    """The mean of each series with its interval: (series,)."""
+    return stacked([bootstrap(mean, value(one)[:, None], seed=SEED) for one in series])
+
+
+def stacked(intervals: Sequence[Interval]) -> Interval:
+    """Several intervals as one, with them along its axis."""
+    return Interval(*(np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")))

@@ -1,0 +1,242 @@
+"""The pages, figures and numbers of results/, and README's table: `python -m experiments tables` makes them all.
+
+Nothing is trained. Tables, figures and all-results.csv come from the records; the words of the studies' pages are in
+results/studies.toml, those of the other pages stand around the tables' marks.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from bsrs.errors import BadInput
+from bsrs.figures.style import eta_colours, new_figure, project_style
+from bsrs.stats import Verdict
+from bsrs.stats.records import RunRecord, Series, series_of
+from experiments import records as store
+from experiments.anatomy import by_cell
+from experiments.claims import Claim, area, corrected, final, gain, judged
+from experiments.continuous import draw_variants, judge_pendulum, judge_potentials
+from experiments.experiments import EXPERIMENTS
+from experiments.readme_figure import draw_readme
+from experiments.records import EXPERIMENT_RUNS, OWN_PAGES, records, runs_in, runs_of, shown_eta
+from experiments.tables import (
+    calibration_table,
+    claims_table,
+    lines_of,
+    minatar_table,
+    plain_table,
+    pooled_table,
+    ppo_table,
+    readme_table,
+    recommendations,
+    study_table,
+    task_rows,
+    tuning_table,
+    write_csv,
+)
+from experiments.theory import judge_theory
+
+PAPERS = ("atari", "pendulum", "mujoco", "target-ablation")
+OURS = ("zoo", "minatar", "rescaling")
+
+
+def main() -> None:
+    """Make everything in the working directory, which is the project's folder or a copy of it."""
+    if not (store.RESULTS / "studies.toml").exists():
+        raise BadInput(f"{store.RESULTS} holds no studies.toml; run this in the project's folder")
+    with project_style():
+        draw()
+    for name, study in studies().items():
+        page = store.RESULTS / name / "README.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text("\n".join(study_page(study)) + "\n")
+    marked = {
+        "README.md": {"tasks": task_rows(), "scoreboard": scoreboard()},
+        "paper-claims.md": {
+            "theory": claims_table(theory()),
+            **{name: claims_table(claims_of(name)) for name in (*PAPERS, *OURS)},
+            "pendulum-target": claims_table(claims_of("pendulum-target")),
+        },
+        "methods.md": {"calibration": calibration_table(), "recommendations": recommendations()},
+    }
+    for name, tables in marked.items():
+        fill(store.RESULTS / name, tables)
+    write_csv(store.RESULTS / "all-results.csv")
+    if Path("README.md").exists():
+        fill(Path("README.md"), {"results": readme_table()})
+
+
+def fill(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
+    """Put each table between its marks on the page."""
+    text = page.read_text()
+    for name, lines in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        assert end in rest, f"{page} has no place for the table of {name}"
+        text = f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{rest.partition(end)[2]}"
+    page.write_text(text)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Pages of studies: one template.
+
+
+def studies() -> dict[str, dict[str, Any]]:
+    """The studies in their order."""
+    return tomllib.loads((store.RESULTS / "studies.toml").read_text())
+
+
+def study_page(study: Mapping[str, Any]) -> Iterator[str]:
+    """Question, answer, figure, tables, caveats, command."""
+    yield from (f"# {study['title']}", "", f"**Question.** {study['question']}", "")
+    yield from (f"**Answer.** {study['answer'].strip()}", "")
+    for figure in study["figures"]:
+        yield from (f"![{study['title']}]({figure})", "")
+    for heading, table in study["tables"].items():
+        kind, _, what = table.partition(":")
+        yield from (f"## {heading}", "", *TABLES[kind](what), "")
+    yield from ("## Caveats", "", study["caveats"].strip(), "")
+    yield from ("Intervals, tests and failures are defined in [methods](../methods.md).", "")
+    yield from ("## Command", "", "```sh", *study["commands"], "```", "")
+    yield "`python -m experiments tables` makes this page from the records."
+
+
+TABLES: dict[str, Callable[[str], Iterable[str]]] = {
+    "study": lambda folder: study_table(records(folder)),
+    "claims": lambda name: _claims_lines(name),
+    "cells": lambda name: _own_table(name),
+    "pooled": lambda _: pooled_table(),
+    "plain": lambda _: plain_table(),
+    "tuning": lambda _: tuning_table(),
+    "minatar": lambda _: minatar_table(),
+    "ppo": lambda _: ppo_table(),
+}
+
+
+def _claims_lines(name: str) -> Iterator[str]:
+    return claims_table(claims_of(name))
+
+
+def _own_table(name: str) -> list[str]:
+    table = EXPERIMENTS[name].table
+    return table(records(name)) if table else []
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Claims.
+
+
+@cache
+def claims_of(name: str) -> list[Claim]:
+    """The claims that an experiment's records can judge."""
+    if name == "pendulum-replay":
+        return replay_claims()
+    if name == "pendulum-target":
+        return [pendulum_target()]
+    found = records(name) if name in OWN_PAGES else runs_of(name) if name in EXPERIMENT_RUNS else []
+    return EXPERIMENTS[name].claims(found)
+
+
+@cache
+def theory() -> list[Claim]:
+    """The paper's theorems, on random tables."""
+    return judge_theory()
+
+
+def replay_claims() -> list[Claim]:
+    """Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
+    as_run = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
+    replay, scope = records("pendulum-replay"), as_run.scope(["Pendulum-v1"])
+    of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
+    return corrected([*of_paper, *judge_potentials(both_potentials(), scope)])
+
+
+def pendulum_target() -> Claim:
+    """The ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
+    own = by_cell(records("anatomy"))["Pendulum-v1"]
+    effect, end = (gain(own["target"], own["plain"], value) for value in (area, final))
+    assert effect is not None
+    opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
+    denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
+    text = "With the target network there is no positive difference from eta = 0 (TD3 on Pendulum)"
+    return judged(text, denied, f"{effect.mean:+.3g} over training at eta = 2", too_small="", command="", end=end)
+
+
+def both_potentials() -> list[Series]:
+    """Pendulum with the text's and with the code's potential, at the etas that were run with both."""
+    replay = runs_in("pendulum-replay")
+    etas = {0.0, *(run.config.eta for run in replay)}
+    return series_of([*(run for run in runs_in("pendulum") if run.config.eta in etas), *replay], ["potential"])
+
+
+def scoreboard() -> Iterator[str]:
+    """How many claims hold, by topic."""
+    topics = {
+        "Theory": theory(),
+        "Pendulum": claims_of("pendulum"),
+        "Online or target network": [c for c in _ablation() if not c.claim.startswith("(Ours)")],
+        "Atari and MuJoCo": [*claims_of("atari"), *claims_of("mujoco")],
+    }
+    verdicts = ("holds", "does not hold", "inconclusive")
+    counts = {v: [sum(claim.verdict == v for claim in claims) or "" for claims in topics.values()] for v in verdicts}
+    yield from lines_of({"the paper on": list(topics), **counts})
+
+
+def _ablation() -> list[Claim]:
+    return [*claims_of("target-ablation"), *claims_of("pendulum-target")]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Figures.
+
+
+def draw() -> None:
+    """Draw every figure next to its page."""
+    for name in (*EXPERIMENT_RUNS, *OWN_PAGES):
+        if name != "atari":  # one seed of a hundredth of the length: a table says all there is
+            found = records(name) if name in (*OWN_PAGES, "zoo") else runs_of(name)
+            save(FIGURE_FOLDERS.get(name, name), EXPERIMENTS[name].draw(found))
+    save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
+    for folder in ("acrobot", "acrobot-short"):
+        save("acrobot", draw_variants(folder, records(folder)))
+    save("pong", {"pong": draw_single_runs(runs_in("pong"))})
+    readme = Path("docs/images/readme.png")
+    readme.parent.mkdir(parents=True, exist_ok=True)
+    draw_readme().savefig(readme, dpi=130, metadata={"Software": None})
+
+
+FIGURE_FOLDERS = {"target-ablation": "target-network", "rescaling": "cartpole"}
+
+
+def draw_single_runs(runs: Sequence[RunRecord]) -> Figure:
+    """Draw the scores of runs that have one seed each, of training and of evaluation."""
+    figure, axes = new_figure(6, 3.4)
+    colours = eta_colours([run.config.eta for run in runs])
+    for series in series_of(runs):
+        run, colour = series.runs[0], colours[series.eta]
+        axes.plot(*run.trace("return"), color=colour, alpha=0.3, linewidth=1)
+        scores = run.trace("score", "eval")
+        axes.plot(*scores, color=colour, marker="o", markersize=3, label=f"$\\eta$ = {shown_eta(series)}")
+    axes.axhline(0, color="0.4", linewidth=0.8, linestyle="--")
+    axes.set(xlabel="env steps", ylabel="score", title=f"{runs[0].config.env}, DQN, one seed")
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:,.0f}k")
+    axes.legend(title="greedy; faint: training")
+    return figure
+
+
+def save(folder: str, figures: Mapping[str, Figure]) -> None:
+    """Write the figures of a folder."""
+    (store.RESULTS / folder).mkdir(exist_ok=True)
+    for stem, figure in figures.items():
+        figure.savefig(
+            store.RESULTS / folder / f"{stem}.png", dpi=150, bbox_inches="tight", metadata={"Software": None}
+        )
+
+
+if __name__ == "__main__":
+    main()
