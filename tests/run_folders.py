@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,21 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from bsrs.config.algorithms import preset
-from bsrs.config.base import identity, to_dict
+from bsrs.config.algorithms import find_algorithm, preset
+from bsrs.config.base import to_dict
+from bsrs.config.settings import RunSettings, folder_name
 from bsrs.config.training import TrainingConfig
 from bsrs.rng import stream
-from bsrs.store.read import folder_name
+from bsrs.store.read import FORMAT
 
 
 def write_run(
-    root: Path, config: TrainingConfig, scores: Sequence[float], outcome: str | None = "finished", reason: str = ""
+    root: Path,
+    config: RunSettings | TrainingConfig,
+    scores: Sequence[float],
+    outcome: str | None = "finished",
+    reason: str = "",
 ) -> Path:
-    """The folder of a run that was evaluated len(scores) times, evenly spaced."""
+    """Write the folder of a run that was evaluated len(scores) times, evenly spaced."""
+    if not isinstance(config, RunSettings):
+        config = RunSettings.of(config)
     folder = root / folder_name(config)
     folder.mkdir(parents=True)
-    about = {"format": 1, "algorithm": config.algorithm, "identity": identity(config), "config": to_dict(config)}
-    (folder / "config.json").write_text(json.dumps(about))
+    about = {"format": FORMAT, "algorithm": config.algorithm, "identity": config.identity}
+    (folder / "config.json").write_text(json.dumps({**about, "config": dict(config.fields)}))
     lines: list[dict[str, Any]] = []
     for i, score in enumerate(scores, 1):
         step = i * config.eval_every
@@ -38,11 +46,13 @@ def write_run(
     return folder
 
 
-def config(env: str, eta: float | str, seed: int, algorithm: str = "dqn", **fields: Any) -> TrainingConfig:
-    """Ten evaluations, one each 1,000 steps."""
+def config(env: str, eta: float | str, seed: int, algorithm: str = "dqn", **fields: Any) -> RunSettings:
+    """Ten evaluations, one each 1,000 steps. `fields` may be of another version of bsrs."""
     name = {"dqn": "classic", "td3": "pendulum", "sac": "pendulum"}[algorithm]
-    settings = {"steps": 10_000, "eval_every": 1_000, **fields}
-    return preset(algorithm, name, env=env, eta=eta, seed=seed, **settings)
+    settings = {"env": env, "eta": eta, "seed": seed, "steps": 10_000, "eval_every": 1_000, **fields}
+    known = {f.name for f in dataclasses.fields(find_algorithm(algorithm).config_class)}
+    ours = preset(algorithm, name, **{field: value for field, value in settings.items() if field in known})
+    return RunSettings.read(algorithm, {**to_dict(ours), **settings})
 
 
 def write_sweep(

@@ -13,6 +13,7 @@ import stable_baselines3
 import torch
 
 from bsrs.rng import stream
+from bsrs.sb3.replay import shape_samples
 
 SMALL = {"buffer_size": 1_000, "learning_starts": 60, "batch_size": 16, "train_freq": 10, "seed": 3, "device": "cpu"}
 LIBRARIES: dict[str, Any] = {"sb3": stable_baselines3, "contrib": sb3_contrib}
@@ -44,7 +45,7 @@ def filled(name: str, **changes: Any) -> Any:
 
 def parameters(model: Any) -> list[np.ndarray]:
     """Every number that training changes, from PyTorch or JAX."""
-    if type(model).__module__.startswith("sbx") or "sbx" in type(model).__base__.__module__:
+    if type(model).__module__.startswith("sbx"):
         import jax
 
         states = [part for name, part in vars(model.policy).items() if name.endswith("_state")]
@@ -61,6 +62,19 @@ def train(model: Any, gradient_steps: int = 1) -> None:
     np.random.seed(11)  # noqa: NPY002 (what SB3 samples with)
     torch.manual_seed(11)
     model.train(gradient_steps=gradient_steps, batch_size=16)
+
+
+def sampled(model: Any, size: int = 64, *, seed: int = 0, env: Any = None) -> Any:
+    """A batch as the model's `train` gets it: shaped, if the model is."""
+    np.random.seed(seed)  # noqa: NPY002 (what SB3 samples with)
+    torch.manual_seed(seed)
+    samples = model.replay_buffer.sample(size, env=env)
+    return shape_samples(model.bsrs_shaper, model, samples) if "bsrs_shaper" in vars(model) else samples
+
+
+def rewards(model: Any) -> torch.Tensor:
+    batch: torch.Tensor = sampled(model, 32).rewards
+    return batch
 
 
 def potential_seed(model: Any) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.config.training import TrainingConfig
-from bsrs.store.read import folder_name
 from bsrs.store.table import RunStatus
 from bsrs.sweep.plan import expand, run_options
 from bsrs.sweep.tasks import Ended, Task, work

@@ -1,97 +1,161 @@
-"""`bsrs bench dqn` and `bsrs bench td3`: contestants really train, with the same settings, and are counted right."""
+"""`python -m benchmarks agents`: contestants really train, with the same settings, and are counted right."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import sys
+from pathlib import Path
 
 import pytest
 
-import bsrs.bench.agents as module
-from bsrs.bench.agents import CASES, Contest, Entry, Ours, Sb3, _row, contests
-from bsrs.bench.timing import Result
-from bsrs.cli import main
+import benchmarks.__main__ as command
+from benchmarks import agents, timing
+from benchmarks.agents import CASES, Entry, Ours, Peer, bench, entries, missing, operations_per_step, row_of
+from benchmarks.timing import Result
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [Entry("td3", "bsrs", "replay", 2.0), Entry("MinAtar Seaquest", "bsrs", "shaped", 2.0, members=2)],
-    ids=str,
+    "entry", [Entry("Pendulum TD3", "bsrs", 2.0), Entry("CartPole", "bsrs", 0.0, members=3)], ids=str
 )
-def test_our_contestants_train(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bsrs.train.LONGEST_EPISODE", 500)
-    ours = Ours(entry, threads=1, quick=True)
-    ours.run(24 if entry.members == 2 else 4)
-    report = ours.report()  # runs two more blocks
-    assert ours._loop.step == (36 if entry.members == 2 else 12)
-    assert sum(report["shares"].values()) == pytest.approx(1, abs=0.01)
-    assert report["shares"]["update"] > 0.3
-    assert report["operations"] > 0
-    assert report["evaluation_s"] > 0
+def test_our_contestants_learn_from_the_start(entry: Entry) -> None:
+    ours = Ours(entry)
+    before = ours.agent.updates
+    ours.run(6 * entry.members)
+    assert ours.agent.updates == before + 6
+    assert before > 0
 
 
-@pytest.mark.parametrize("case", ["td3", "sac", "MinAtar Breakout"])
+@pytest.mark.parametrize("case", ["Pendulum TD3", "Pendulum SAC", "MinAtar Breakout"])
 def test_sb3s_contestants_have_our_settings_and_network(case: str) -> None:
-    entry = Entry(case, "sb3", "plain")
-    theirs, ours = Sb3(entry, threads=1, quick=True), Ours(Entry(case, "bsrs", "plain"), threads=1, quick=True)
-    theirs.run(3)
-    model, config = theirs.model, entry.config()
+    theirs, ours = Peer(Entry(case, "sb3")), Ours(Entry(case, "bsrs"))
+    model, config = theirs.model, Entry(case, "sb3").config()
     for name in ("batch_size", "gamma", "learning_starts", "buffer_size", "gradient_steps"):
         assert getattr(model, name) == getattr(config, name)
-    network, networks = (model.q_net, ours._agent.online) if case[0] == "M" else (model.critic, ours._agent.critics)
-    assert sum(parameter.numel() for parameter in network.parameters()) == networks.weights.numbers.numel()
+    network, own = (model.q_net, "policy") if case[0] == "M" else (model.critic, "critics")
+    count = sum(parameter.numel() for parameter in ours.agent.networks[own].parameters())
+    assert sum(parameter.numel() for parameter in network.parameters()) == count
+
+
+def test_sbx_learns_with_our_settings() -> None:
+    pytest.importorskip("sbx")
+    theirs = Peer(Entry("CartPole", "sbx"))
+    assert theirs.model.batch_size == 64
+    assert theirs.model._n_updates > 0
 
 
 def test_operations_of_one_step_by_hand() -> None:
-    """In forward passes through one network of TD3: 11.5 plain; replay asks both critics once more, policy twice and
-    the actor 1.5 times more. The first layer, where it needs no gradient of its input, makes the small difference."""
+    """In forward passes through one network. Without shaping: both critics at the batch with their gradient (6, less a
+    first layer's), the target networks at s' (3), and at every second update the actor and the first critic (6).
+    """
     layers = 2.0 * 256 * (4 * 400 + 400 * 300 + 300)
-    counted = []
-    for variant, eta in (("plain", 0.0), ("policy", 2.0), ("replay", 2.0)):
-        ours = Ours(Entry("td3", "bsrs", variant, eta), threads=1, quick=True)
-        ours.run(4)
-        counted.append(ours.report()["operations"] / layers)
-    plain, policy, replay = counted
-    assert plain == pytest.approx(11.5, rel=0.02)
-    assert replay - plain == pytest.approx(2, rel=0.02)
-    assert policy - plain == pytest.approx(5.5, rel=0.02)
+    plain, shaped = (operations_per_step("Pendulum TD3", eta) / layers for eta in (0.0, 2.0))
+    assert plain == pytest.approx(11.5, rel=0.08)
+    assert shaped - plain == pytest.approx(6, rel=0.05)  # both critics and the actor at s and at s'
 
 
-def test_a_population_counts_every_members_steps() -> None:
-    entry = Entry("td3", "bsrs", "policy", 2.0, members=4)
-    report = {"operations": 1e6, "matrix_rate": 1e8, "peak_mb": 7.4, "untouched_mb": 2.0, "evaluation_s": 1.0}
-    theirs = Result((20.0, 20.0, 20.0), report)
-    row = _row(entry, Contest((entry,), processes=2, threads=1), Result((40.0, 48.0, 44.0), report), theirs, theirs)
-    assert (row["steps_per_s"], row["ratio_to_sb3"], row["share_of_matrix_rate"]) == (44.0, 2.2, 0.22)
-    assert (row["variant"], row["processes"], row["members"], row["peak_mb"]) == ("policy", 2, 4, 9)
-    between = entry.config().eval_every * 4 / 22  # seconds of training, in one of the two processes
-    assert row["evaluation_share"] == pytest.approx(1 / (1 + between), abs=1e-3)
+def test_a_row_counts_every_members_steps() -> None:
+    entry = Entry("Pendulum TD3", "bsrs", 2.0, members=4)
+    theirs = Result((20.0, 20.0, 20.0), 5.0)
+    row = row_of(entry, Result((40.0, 48.0, 44.0), 7.4), {"sb3": theirs, "rejax": None}, 0.005)
+    assert (row["steps_per_s"], row["ratio_to_sb3"], row["ratio_to_rejax"]) == (44.0, 2.2, None)
+    assert (row["share_of_matrix_rate"], row["members"], row["peak_mb"]) == (0.22, 4, 7)
 
 
-def test_every_case_is_run_beside_sb3() -> None:
-    for contest in contests(list(CASES), quick=False):
-        assert contest.entries[0].agent == "sb3"
-        assert len({entry.case for entry in contest.entries}) == 1
-    assert {"shaped", "policy"} <= {
-        entry.variant for contest in contests(list(CASES), True) for entry in contest.entries
-    }
+def test_every_case_is_run_next_to_sb3() -> None:
+    for name in CASES:
+        assert entries(name)[0].agent == "sb3"
+        assert {entry.eta for entry in entries(name) if entry.agent == "bsrs"} == {0.0, 2.0, "auto"}
+    assert set(CASES) == set(command.Name.__args__)
 
 
-def test_bench_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole benchmark on its small case."""
-    document: dict[str, Any] = module.bench(("CartPole",), quick=True, threads=1)
-    rows = document["rows"]
-    assert [(row["agent"], row["eta"]) for row in rows] == [
-        ("sb3", 0.0),
-        ("bsrs", 0.0),
-        ("bsrs", "auto"),
-        ("bsrs", 2.0),
-    ]
+def test_a_peer_that_is_not_there_is_left_out_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(agents, "REJAX", Path("/nowhere/python"))
+    assert "benchmarks/rejax_env.sh makes it" in missing("rejax")
+    assert missing("sb3") == ""
+
+
+SERVER = """
+import json, sys
+settings = json.loads(sys.stdin.readline())
+assert settings["members"] == 2 and settings["env"] == "CartPole-v1"
+for line in sys.stdin:
+    print(json.loads(line)[1] / 100, flush=True)
+"""
+
+
+def test_rejax_is_timed_by_its_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server in its place: the seconds that it tells are those that count."""
+    (tmp_path / "rejax_server.py").write_text(SERVER)
+    monkeypatch.setattr(agents, "REJAX", sys.executable)
+    monkeypatch.setattr(agents, "__file__", str(tmp_path / "agents.py"))
+    assert agents.Rejax(Entry("CartPole", "rejax", members=2)).run(400) == 2.0  # 200 steps of each member
+
+
+class Counting:
+    """A contestant that says itself how long it took."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def run(self, steps: int) -> float:
+        return self._seconds * steps
+
+
+def test_a_race_gives_ratios_and_memory() -> None:
+    builds = {"slow": (Counting, {"seconds": 0.02}), "fast": (Counting, {"seconds": 0.01})}
+    results = timing.race(builds, steps={"slow": 10, "fast": 20}, rounds=3)
+    assert results["slow"].rates == (50.0, 50.0, 50.0)
+    assert results["slow"].peak_mb > 5
+    assert timing.median_ratio(results["fast"], results["slow"]) == 2
+
+
+def test_rows_are_printed_at_once_and_are_one_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [{"case": "CartPole", "steps_per_s": 1.5, "ratio": None}, {"case": "Pong", "steps_per_s": 2.0, "ratio": 1.0}]
+    printed = []
+
+    def two_rows(*_: object, **__: object):  # type: ignore[no-untyped-def]
+        for row in made:
+            yield row
+            printed.append(capsys.readouterr().out)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agents, "bench", two_rows)
+    with pytest.raises(SystemExit, match="130"):
+        command.main(["agents", "--json"])
+    assert [json.loads(part.strip("{,").removeprefix('"rows": [')) for part in printed] == made
+    assert json.loads("".join(printed) + capsys.readouterr().out) == {"rows": made}
+    printed.clear()
+    with pytest.raises(SystemExit, match="130"):
+        command.main(["agents"])
+    assert printed[0].split() == ["case", "steps_per_s", "ratio", "CartPole", "1.5", "-"]
+    assert printed[1].split() == ["Pong", "2", "1"]
+
+
+@pytest.mark.timeout(280)
+def test_the_whole_benchmark_on_its_small_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "entries", lambda name: [Entry(name, "sb3"), Entry(name, "bsrs", 2.0)])
+    rows = list(bench(("CartPole",), quick=True))
+    assert [(row["agent"], row["eta"]) for row in rows] == [("sb3", 0.0), ("bsrs", 2.0)]
     assert all(row["steps_per_s"] > 0 and 0 < row["share_of_matrix_rate"] < 1 for row in rows)
-    assert rows[0]["ratio_to_sb3"] == rows[3]["ratio_to_eta_2"] == 1
-    assert [row["evaluation_share"] is None for row in rows] == [True, False, False, False]
-    monkeypatch.setattr(module, "bench", lambda cases, **settings: document)
-    main(["bench", "dqn", "--json"])
-    assert json.loads(capsys.readouterr().out) == document
-    main(["bench", "dqn"])
-    assert "CartPole" in capsys.readouterr().out
+    assert rows[0]["ratio_to_sb3"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("agent", "Expected one of {agents, tabular, sb3"),
+        ("agents --quik", "unknown flag --quik: did you mean --quick?"),
+        ("agents --case Pung", "invalid choice 'Pung'"),
+        ("tabular --mdp nowhere", "unknown table 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_code_2(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command.main(words.split())
+    told = capsys.readouterr()
+    assert (stop.value.code, told.out) == (2, "")
+    assert message in told.err

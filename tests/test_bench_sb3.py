@@ -1,4 +1,4 @@
-"""`bsrs bench sb3`: it measures real training, and prints its ratio."""
+"""`python -m benchmarks sb3`: it measures real training, and prints its ratio."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import pytest
 from stable_baselines3 import DQN
 from torch import nn
 
-from bsrs.bench.sb3 import _add_two_forwards, _filled, _median_difference
-from bsrs.cli import main
+from benchmarks.__main__ import main
+from benchmarks.sb3 import _add_two_forwards, _filled, _median_difference
 from bsrs.sb3 import shape
+from sb3_twins import sampled
 
 
 def test_the_ratio_is_that_of_its_row(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["bench", "sb3", "--quick", "--json"])
+    main(["sb3", "--quick", "--json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["SB3"] for row in rows] == ["DQN CartPole-v1", "TD3 Pendulum-v1"]
     for row in rows:
@@ -40,7 +41,7 @@ def test_shaping_evaluates_both_states_once_in_one_pass_if_the_batch_is_small(si
     shape(model.learn(300), eta=2.0)
     calls: list[int] = []
     model.q_net.q_net[1].register_forward_hook(lambda module, arguments, output: calls.append(len(output)))
-    model.replay_buffer.sample(size)
+    sampled(model, size)
     assert calls == passes
 
 

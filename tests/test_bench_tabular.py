@@ -1,4 +1,4 @@
-"""`bsrs bench tabular`: every solver gives the same answer, and one that takes too long is stopped."""
+"""`python -m benchmarks tabular`: every solver gives the same answer, and one that takes too long is stopped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from bsrs.bench import tabular
-from bsrs.bench.tabular import FULL, QUICK, TABLES, Plan, bandwidth, bench
-from bsrs.cli import main
+from benchmarks import tabular
+from benchmarks.__main__ import main
+from benchmarks.tabular import FULL, QUICK, TABLES, Plan, bandwidth, bench
 from bsrs.errors import BadInput
 
 pytest.importorskip("quantecon")
@@ -69,7 +69,7 @@ def test_bandwidth_of_a_small_grid():
 def test_the_command_prints_one_document(monkeypatch, capsys):
     monkeypatch.setattr(tabular, "QUICK", CASES[:1])
     monkeypatch.setattr(tabular, "bandwidth", lambda threads: bandwidth(threads, side=50, rounds=2))
-    main(["bench", "tabular", "--quick", "--json"])
+    main(["tabular", "--quick", "--json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {"mdp", "gamma", "solver", "seconds", "applications", "max_error"} <= rows[0].keys()
 

@@ -47,6 +47,36 @@ def test_solve(capsys):
     assert document["rows"][0]["start_value"] == pytest.approx(document["value"][0])
 
 
+def test_policies_carry_their_eta(capsys):
+    out = run(capsys, *"tabular solve --eta 0 auto 9 --max-steps 200".split())
+    assert "policy at eta 0, auto:\n" in out
+    assert "policy at eta 9 (" in out  # it did not converge, and has another policy
+    assert "anderson" in out
+
+
+def test_a_table_of_your_own(capsys, tmp_path):
+    (tmp_path / "mine.json").write_text('{"transitions": [[[1.0]]], "rewards": [[1.0]]}')
+    words = ["tabular", "solve", "--mdp", str(tmp_path / "mine.json"), "--gamma", "0.5", "--json"]
+    assert json.loads(run(capsys, *words))["value"] == pytest.approx([2.0])
+    assert "both given; expected one of them" in fails(capsys, *words, "--map", "corridor")
+    assert "expected it with a map only" in fails(capsys, *words, "--slip", "0.1")
+    assert json.loads(run(capsys, "tabular", "theory", *words[2:-1], "--seeds", "2", "--json"))["map"] == words[3]
+
+
+def test_the_panels_of_a_plot_are_equal(tmp_path):
+    from bsrs.figures.boards import before_and_after, board_of
+    from bsrs.tabular import solve
+    from bsrs.tabular.grids import named_mdp
+
+    solution = solve(named_mdp("FrozenLake-v1"), 0.9)
+    figure = before_and_after(board_of("FrozenLake-v1"), solution, solution, title="t")
+    figure.draw_without_rendering()
+    first, second = (half.axes[0].get_position().bounds for half in figure.subfigs[:2])
+    sizes = [half.axes[0].get_window_extent().size for half in figure.subfigs[:2]]
+    assert first[2:] == pytest.approx(second[2:], rel=0.02)
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
+
+
 def test_solve_says_what_it_picked(capsys):
     document = json.loads(run(capsys, *"tabular solve --method auto --json".split()))
     assert document["rows"][0]["method"] == "mpi"

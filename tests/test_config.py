@@ -5,7 +5,9 @@ from typing import Literal
 
 import pytest
 
-from bsrs.config import from_dict, identity, to_dict
+from bsrs.config import from_dict, to_dict
+from bsrs.config.agents import DQNConfig
+from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput
 
 
@@ -27,10 +29,18 @@ def test_there_and_back():
 
 
 def test_identity_changes_with_every_field():
-    base = Example("x")
-    others = [Example("y"), Example("x", 0.2), Example("x", steps=11), Example("x", on=False), Example("x", limit=1)]
-    assert len({identity(config) for config in [base, *others]}) == 6
-    assert identity(base) == identity(Example("x"))
+    changes = [
+        {},
+        {"env": "Acrobot-v1"},
+        {"eta": 0.2},
+        {"steps": 11},
+        {"double": True},
+        {"hidden": (8,)},
+        {"n_step": 2},
+    ]
+    settings = [RunSettings.of(DQNConfig(**{"env": "CartPole-v1", **change})) for change in changes]
+    assert len({each.identity for each in settings}) == len(set(settings)) == len(changes)
+    assert settings[0] == RunSettings.of(DQNConfig(env="CartPole-v1"))
 
 
 @pytest.mark.parametrize(

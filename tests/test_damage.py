@@ -16,18 +16,19 @@ import pytest
 import torch
 
 from bsrs import DQN
+from bsrs.config.settings import folder_name
 from bsrs.errors import BadInput
 from bsrs.report import read_study
 from bsrs.rng import stream
 from bsrs.store import checkpoint, read_model, read_run, read_runs
 from bsrs.store.files import Damaged, Lines
 from bsrs.store.lock import Lock, is_held
-from bsrs.store.read import folder_name
 from bsrs.store.run import Run
 from bsrs.store.table import list_runs
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand
 from bsrs.train import Outcome
+from bsrs.writing import Denied
 from run_folders import config, write_run
 from sweeping import OPTIONS, HereExecutor, begin, finished, metrics, small_sweep
 from test_store import CONFIG, POLICY, STATE, stopped_run
@@ -157,15 +158,13 @@ def test_every_flipped_bit_of_a_checkpoint_is_told(tmp_path: Path) -> None:
             with pytest.raises(Damaged):
                 checkpoint.load(folder)
             path.write_bytes(content)
-    assert checkpoint.load(folder) is not None
+    assert checkpoint.load(folder)[1] == {"wall_time_s": 1.5}
 
 
 def test_a_checkpoint_that_does_not_fit_costs_time_only(sound: Path, tmp_path: Path) -> None:
     """Its checksums are right, but it is not this run's."""
     folder = begin(FIRST, tmp_path)
-    loaded = checkpoint.load(folder / "checkpoint")
-    assert loaded is not None
-    state, about = loaded
+    state, about = checkpoint.load(folder / "checkpoint")
     checkpoint.save(folder / "checkpoint", type(state)(state.tensors, {}, state.info), about)
     with pytest.warns(UserWarning, match="cannot be used .*: the run starts again"):
         resumed(FIRST, tmp_path)
@@ -203,7 +202,6 @@ def test_checkpoints_of_the_first_format_are_read(tmp_path: Path) -> None:
     content["checksums"]["replay.obs.npy"] = zlib.crc32(STATE.arrays["replay/obs"].tobytes())
     (folder / "state.json").write_text(json.dumps(content))
     loaded = checkpoint.load(folder)
-    assert loaded is not None
     np.testing.assert_array_equal(loaded[0].arrays["replay/obs"], STATE.arrays["replay/obs"])
     assert torch.equal(loaded[0].tensors["w"], STATE.tensors["w"])
 
@@ -276,14 +274,54 @@ def test_writing_does_not_follow_a_link(tmp_path: Path) -> None:
     """A foreign folder that is continued must not lead to other files: links would be truncated."""
     precious = tmp_path / "precious"
     precious.write_text("years of work")
-    for name in ("lock", "metrics.jsonl", "timing.jsonl", "result.json.new"):
-        run = tmp_path / name.replace(".", "-")
-        stopped_run(run)
-        (run / name).unlink(missing_ok=True)
-        (run / name).symlink_to(precious)
-        with pytest.raises(BadInput, match="is a link"):
-            continue_run(run)
-        assert precious.read_text() == "years of work"
+    for name in ("lock", "metrics.jsonl", "timing.jsonl"):
+        for link, why in ((Path.symlink_to, "is a link"), (Path.hardlink_to, "has a second name")):
+            run = tmp_path / f"{name}-{link.__name__}"
+            stopped_run(run)
+            (run / name).unlink(missing_ok=True)
+            link(run / name, precious)
+            with pytest.raises(Denied, match=why):
+                continue_run(run)
+            assert precious.read_text() == "years of work"
+
+
+def test_a_link_to_be_replaced_is_replaced_itself(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("years of work")
+    for name in ("result.json", "result.json.new", "model.safetensors", "checkpoint.new"):
+        for link in (Path.symlink_to, Path.hardlink_to):
+            run = tmp_path / f"{name}-{link.__name__}"
+            stopped_run(run)
+            link(run / name, precious)
+            if name == "result.json":
+                with pytest.raises(BadInput):  # it is no result
+                    continue_run(run)
+            else:
+                continue_run(run)
+                assert (run / "result.json").is_file()
+            assert precious.read_text() == "years of work"
+
+
+def test_a_linked_folder_is_not_written_to(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    stopped_run(tmp_path / "run")
+    (tmp_path / "run" / "tensorboard").symlink_to(elsewhere)
+    run = Run(tmp_path / "run", CONFIG, resume=True, track=("tensorboard",))
+    with pytest.raises(Denied, match="tensorboard is a link"):
+        run.load()
+    run.close()
+    (elsewhere / "precious").write_text("years of work")
+    (tmp_path / "run" / "metrics.csv").symlink_to(elsewhere / "precious")
+    run = Run(tmp_path / "run", CONFIG, resume=True, track=("csv",))
+    with pytest.raises(Denied, match=r"metrics\.csv is a link"):
+        run.load()
+    run.close()
+    assert (elsewhere / "precious").read_text() == "years of work"
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with pytest.raises(Denied, match="is a link"):
+        Run(tmp_path / "link", CONFIG, resume=True)
+    assert [path.name for path in elsewhere.iterdir()] == ["precious"]
 
 
 def test_a_store_with_loops_and_depth(store: Path) -> None:

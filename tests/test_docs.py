@@ -12,14 +12,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md", *(ROOT / "docs").glob("*.md")]
-PAGES += (ROOT / "examples").glob("*.md")
-# pages of the site that live elsewhere: see docs/hooks.py
-MOVED = {
-    "results/index.md": "results/README.md",
-    "results/anatomy/index.md": "results/anatomy/README.md",
-    "changelog.md": "CHANGELOG.md",
-}
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+PAGES += [*(ROOT / "results").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+GENERATED = {"changelog.md", "commands.md", "presets.md"}  # pages of the site that docs/hooks.py makes
+
+
+def target_of(page: Path, name: str) -> Path | None:
+    """The file that a link leads to; None for a page that the site generates."""
+    if page.parent.name == "docs" and name in GENERATED:
+        return None
+    if page.parent.name == "docs" and name.startswith("results/"):
+        return ROOT / name.replace("index.md", "README.md")
+    return (page.parent / name).resolve() if name else page
 
 
 def outside_code(text: str) -> str:
@@ -37,17 +41,29 @@ def test_links_and_pictures_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", outside_code(page.read_text()))
     for link in [link for link in links if not link.startswith(("http", "mailto:"))]:
         name, _, anchor = link.partition("#")
-        moved = page.parent.name == "docs" and name in MOVED
-        target = ROOT / MOVED[name] if moved else (page.parent / name).resolve() if name else page
+        target = target_of(page, name)
+        if target is None:
+            continue
         assert target.exists(), f"{page.name} links to {link}"
         if anchor and target.suffix == ".md":
             assert anchor in headings(target), f"{page.name} links to {link}"
 
 
 def test_the_pages_have_their_pictures() -> None:
-    for name in ("index", "idea", "choosing-eta", "adaptive-eta", "report"):
+    for name in ("index", "idea", "choosing-eta", "adaptive-eta", "how-auto-works", "report"):
         assert "](images/" in (ROOT / "docs" / f"{name}.md").read_text(), name
-    assert "](pendulum/pendulum.png)" in (ROOT / "results" / "README.md").read_text()
+    assert "](docs/images/readme.png)" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len((ROOT / "docs" / "choosing-eta.md").read_text().split()) <= 400
+
+
+def test_no_phrase_reads_as_translated() -> None:
+    """STYLE: the phrases to avoid, in pages, help texts and messages."""
+    done = subprocess.run([sys.executable, ROOT / "docs" / "check_words.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -91,8 +107,33 @@ def test_the_extra_all_is_what_users_need_and_not_the_developers_tools() -> None
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     members = set(re.fullmatch(r"bsrs\[(.*)\]", everything).group(1).split(","))  # type: ignore[union-attr]
-    assert members | {"all", "dev", "docs", "examples", "sb3"} == set(extras)  # sbx has sb3
+    libraries = {"rllib", "skrl", "tianshou", "torchrl"}  # their users have them
+    assert members | libraries | {"all", "dev", "docs", "examples", "sb3"} == set(extras)  # sbx has sb3
     assert not members & {"dev", "docs", "examples"}
+
+
+INTERVAL = re.compile(r"\[([-+−]?[\d,.]+), ([-+−]?[\d,.]+)\]")
+
+
+def intervals(text: str) -> list[tuple[float, float]]:
+    pairs = INTERVAL.findall(outside_code(text))
+    return [
+        (float(low.replace("−", "-").replace(",", "")), float(high.replace("−", "-").replace(",", "")))
+        for low, high in pairs
+    ]
+
+
+def test_every_interval_that_a_page_quotes_is_in_the_results() -> None:
+    """The pages of results/ are made from the records, so a quoted interval must be there, as it is or negated."""
+    results = "\n".join(page.read_text() for page in (ROOT / "results").rglob("*.md"))
+    known = {(round(sign * low), round(sign * high)) for low, high in intervals(results) for sign in (1, -1)}
+    known |= {(high, low) for low, high in known}
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        if page.stem == "reliability":  # its table has a test of its own in test_versions.py
+            continue
+        for low, high in intervals(page.read_text()):
+            if abs(low) >= 5 or abs(high) >= 5:  # smaller ones are no scores
+                assert (round(low), round(high)) in known, f"{page.name}: [{low:g}, {high:g}]"
 
 
 def test_no_page_promises_what_the_results_do_not_show() -> None:
@@ -108,18 +149,34 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    for page in (
-        "index.html",
-        "results/index.html",
-        "changelog/index.html",
-        "install/index.html",
-        "lab/index.html",
-        "lab/lab.html",
-    ):
-        assert (tmp_path / page).exists(), page
+    for page in ("index", "results/index", "changelog/index", "commands/index", "presets/index", "lab/lab"):
+        assert (tmp_path / f"{page}.html").exists(), page
+    assert_no_link_is_broken(tmp_path)
     api = (tmp_path / "api" / "index.html").read_text()
-    for argument in ("learning_rate", "potential_network", "value_fn", "target_update_interval", "shaping"):
-        assert argument in api, argument
+    missing = [name for name in public_names() if not re.search(rf'id="[\w.]*\b{name}"', api)]
+    assert missing == []
+
+
+def public_names() -> list[str]:
+    """What users can import: the package's own names, and those of its public modules."""
+    import bsrs
+    import bsrs.stats
+    import bsrs.tabular
+
+    modules = (bsrs, bsrs.tabular, bsrs.stats)
+    names = [(module, name) for module in modules for name in getattr(module, "__all__", dir(module))]
+    known = ("BadInput", "Any", "Verdict")  # an exception, and two types
+    return [n for module, n in names if callable(getattr(module, n)) and not n.startswith("_") and n not in known]
+
+
+def assert_no_link_is_broken(site: Path) -> None:
+    """Every link inside the site leads to a file and, with an anchor, to an element of it."""
+    pages = {page: page.read_text(errors="replace") for page in site.rglob("*.html") if page.name != "404.html"}
+    for page, text in pages.items():
+        for link in re.findall(r'(?:href|src)="([^"#:]*)(?:#[^"]*)?"', text):
+            if link and not link.startswith(("/", "data")):
+                target = (page.parent / link.split("?")[0]).resolve()
+                assert target.exists() or not target.is_relative_to(site), f"{page.relative_to(site)}: {link}"
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()

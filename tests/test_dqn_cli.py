@@ -1,4 +1,4 @@
-"""`bsrs train dqn`, `bsrs play` and `bsrs bench dqn` from the outside."""
+"""`bsrs train dqn` and `bsrs play` from the outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bsrs.bench import timing
 from bsrs.cli import main
 from bsrs.store import read_config, read_metrics, read_result
 
@@ -72,7 +71,6 @@ def test_the_preset_suits_the_env_unless_one_is_named(tmp_path: Path) -> None:
         ("--env CartPole-v1 --learning-rate -1", "learning_rate is -1.0"),
         ("--env CartPole-v1 --preset atri", "unknown dqn preset 'atri': did you mean atari"),
         ("--env CartPole-v1 --double --temperature 0.1", "double and temperature"),
-        ("--env CartPole-v1 --control rescaled --eta -2", "expected a constant number above -1"),
         ("--env CartPole-v1 --device moon", "bsrs: device is 'moon'; expected cpu"),
     ],
 )
@@ -90,28 +88,3 @@ def test_a_folder_with_another_run_is_refused(tmp_path: Path, capsys: pytest.Cap
     assert "eta 1.0, not 2.0" in fails(capsys, "--env CartPole-v1 --eta 2", out)
     assert "ended already: finished" in fails(capsys, "--env CartPole-v1 --eta 1 --resume", out)
     assert (out / "metrics.jsonl").read_bytes() == before
-
-
-class Counting:
-    """A contestant that sleeps; the slower one twice as long."""
-
-    def __init__(self, pause: float) -> None:
-        self._pause = pause
-        self._steps = 0
-
-    def run(self, steps: int) -> None:
-        import time
-
-        self._steps += steps
-        time.sleep(self._pause * steps)
-
-    def report(self) -> dict[str, int]:
-        return {"steps": self._steps}
-
-
-def test_a_race_gives_ratios_and_memory() -> None:
-    builds = {"slow": (Counting, {"pause": 0.02}), "fast": (Counting, {"pause": 0.01})}
-    results = timing.race(builds, steps=10, rounds=3, warm_up=1)
-    assert results["slow"].report["steps"] == 31
-    assert results["slow"].report["peak_mb"] > 5
-    assert timing.median_ratio(results["fast"], results["slow"]) == pytest.approx(2, rel=0.2)

@@ -20,8 +20,9 @@ from stable_baselines3.common.atari_wrappers import (
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTransposeImage
 
-from bsrs.envs import Step, make
+from bsrs.envs import make
 from bsrs.rng import stream
+from env_steps import Step, same_step, step
 
 GAMES = ["Pong", "Breakout", "SpaceInvaders", "Qbert", "Seaquest", "Freeway"]
 STEPS = 1000
@@ -78,8 +79,8 @@ def frames(monkeypatch) -> list[int]:
 def ours(name: str, *, training: bool, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray, list[Step]]:
     envs = make(name, 1, seed=0, training=training)
     actions = stream(3, "actions").integers(0, envs.spec.n_actions, (steps, 1))
-    first = envs.reset()
-    stream_of_steps = [envs.step(action) for action in actions]
+    first = envs.reset().copy()
+    stream_of_steps = [step(envs, action) for action in actions]
     envs.close()
     return actions, first, stream_of_steps
 
@@ -99,22 +100,22 @@ def test_training_stream_is_the_reference(game, frames):
     exact, coloured = (reference(name, noops(name, frames), grey_by=who) for who in ("emulator", "sb3"))
     np.testing.assert_array_equal(first, exact.reset())
     coloured.reset()
-    for action, step in zip(actions, steps, strict=True):
+    for action, ours_now in zip(actions, steps, strict=True):
         obs, reward, done, info = exact.step(action)
-        np.testing.assert_array_equal(step.obs, obs)
-        assert step.reward[0] == reward[0]
-        assert bool(step.terminated[0] or step.truncated[0]) == done[0]
-        assert len(step.episode_return) == ("episode" in info[0])
+        np.testing.assert_array_equal(ours_now.obs, obs)
+        assert ours_now.reward[0] == reward[0]
+        assert bool(ours_now.terminated[0] or ours_now.truncated[0]) == done[0]
+        assert len(ours_now.episodes) == ("episode" in info[0])
         if "episode" in info[0]:
-            assert step.episode_return[0] == info[0]["episode"]["r"]
+            assert ours_now.episodes[0].score == info[0]["episode"]["r"]
         elif done[0]:  # a lost life; SB3 leaves the last frame of a whole game undefined
-            np.testing.assert_array_equal(step.final_obs[0], info[0]["terminal_observation"])
+            np.testing.assert_array_equal(ours_now.next_obs[0], info[0]["terminal_observation"])
         else:
-            assert step.final_obs is step.obs
-        difference = np.abs(coloured.step(action)[0].astype(int) - step.obs)
+            np.testing.assert_array_equal(ours_now.next_obs, ours_now.obs)
+        difference = np.abs(coloured.step(action)[0].astype(int) - ours_now.obs)
         assert difference.max() <= 32
         assert (difference > 2).mean() < 0.02
-    assert any(step.terminated[0] for step in steps) or game == "Freeway"
+    assert any(each.terminated[0] for each in steps) or game == "Freeway"
 
 
 @pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
@@ -125,18 +126,18 @@ def test_evaluation_gives_raw_scores_and_hides_lost_lives(game, frames):
     vec = reference(name, noops(name, frames), grey_by="emulator", clip=False)
     vec.reset()
     lost_lives = games = 0
-    for action, step in zip(actions, steps, strict=True):
+    for action, ours_now in zip(actions, steps, strict=True):
         obs, reward, done, info = vec.step(action)
-        np.testing.assert_array_equal(step.obs, obs)
+        np.testing.assert_array_equal(ours_now.obs, obs)
         over = "episode" in info[0]
-        assert step.reward[0] == reward[0]
-        assert bool(step.terminated[0]) == over == bool(len(step.episode_return))
+        assert ours_now.reward[0] == reward[0]
+        assert bool(ours_now.terminated[0]) == over == bool(ours_now.episodes)
         if over:
-            assert step.episode_return[0] == info[0]["episode"]["r"]
+            assert ours_now.episodes[0].score == info[0]["episode"]["r"]
         lost_lives, games = lost_lives + int(done[0] and not over), games + int(over)
     assert lost_lives >= 2
     assert games >= 1
-    assert max(step.reward[0] for step in steps) > 1 or game == "Breakout"
+    assert max(each.reward[0] for each in steps) > 1 or game == "Breakout"
 
 
 @pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "BerzerkNoFrameskip-v4"])  # 0 and 20 frames to boot
@@ -162,8 +163,7 @@ def test_many_games_later_the_state_is_still_exact():
     assert arrays["episode"][0] >= 2
     resumed.load_state(arrays, meta)
     for action in actions[700:]:
-        first, second = envs.step(action), resumed.step(action)
-        assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+        assert same_step(step(envs, action), step(resumed, action))
 
 
 def test_an_action_that_does_not_exist_is_refused():

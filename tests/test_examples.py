@@ -6,20 +6,21 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from support import example, page_code, run_page_code
 
 ROOT = Path(__file__).parent.parent
 
 # file, arguments that make it small, the library without which it cannot run, what it prints at the end
 EXAMPLES = [
-    ("sb3_ten_lines.py", ["300"], "stable_baselines3", r"shaping/ .*\|\s+potential"),
-    ("cleanrl_style_dqn.py", ["--steps", "800"], "torch", r"800 steps, eta 0\.5, mean return .* \d"),
-    ("torchrl_dqn.py", ["--steps", "400"], "torchrl", r"400 steps, eta 0\.5, mean return .* \d"),
-    ("tianshou_dqn.py", ["--steps", "200"], "tianshou", r"200 steps, eta 0\.5, mean return .* \d"),
+    ("custom_eta.py", ["--steps", "600"], "torch", r"CountBased\(scale=2\.0\): 0\.\d.*ErrorBased"),
     ("my_envs.py", ["300", "catch"], "torch", r"one episode: [-+]1; mean of twenty: [-+]\d"),
 ]
 
@@ -64,39 +65,55 @@ def test_the_notebook_goes_from_runs_to_a_figure(tmp_path: Path) -> None:
 def test_shaping_inside_rl_zoo_changes_the_rewards(tmp_path: Path) -> None:
     """Once the zoo's model learns, what shaping adds to a reward is not zero."""
     pytest.importorskip("rl_zoo3")
-    output = run(str(ROOT / "examples" / "rl_zoo.py"), "--steps", "1300", cwd=tmp_path)
-    tables = re.findall(r"shaping/ .*?abs +\| (\S+).*?eta +\| (\S+).*?potential +\| (\S+)", output, re.DOTALL)
+    command = shlex.split(page_code("rl-baselines3-zoo", "bash"))
+    small = ["--n-timesteps", "1300", "--log-folder", "logs", "--eval-freq", "-1", "--seed", "1"]
+    assert command[0] == "python"
+    output = run(*command[1:], *small, cwd=tmp_path)
+    tables = re.findall(r"shaping/ .*?eta +\| (\S+).*?mean +\| (\S+)", output, re.DOTALL)
     assert tables, output
-    absolute, eta, potential = map(float, tables[-1])
+    eta, mean = map(float, tables[-1])
     assert eta == 0.5
-    assert absolute > 0
-    assert potential != 0
+    assert mean != 0
     assert "Saving to" in output
 
 
+def test_the_blocks_for_sb3_and_for_a_loop_of_your_own_run(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    output = run("-c", page_code("Stable-Baselines3").replace("50_000", "300"), cwd=tmp_path)
+    assert re.search(r"shaping/ .*\|\s+value", output, re.DOTALL), output
+    assert run_page_code("A training loop of your own")["reward"].std() > 0
+
+
+def test_the_zoos_hyperparameter_file_is_its_command() -> None:
+    """The page's two forms name one callback, so that neither can rot alone."""
+    assert "bsrs.sb3.ShapeCallback:\n        eta: 0.5" in page_code("rl-baselines3-zoo", "yaml")
+
+
 def test_every_example_is_tested() -> None:
-    tested = {file for file, *_ in EXAMPLES} | {"rl_zoo.py"}
+    tested = {file for file, *_ in EXAMPLES} | {f"{name}.py" for name in SINGLE_FILES}
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == tested
 
 
-def test_the_commands_of_the_zoo_page_are_those_of_the_example() -> None:
-    """The page's hyperparameter and the script's are one text, so that neither can rot alone."""
-    page = (ROOT / "examples" / "rl_zoo.md").read_text()
-    assert "callback:{'bsrs.sb3.ShapeCallback': {'eta': 0.5}}" in page
+# Single files in the manner of CleanRL, at a small size.
+SINGLE_FILES = {
+    "cleanrl_dqn": {"total_timesteps": 900, "target_network_frequency": 50},
+    "cleanrl_td3": {"total_timesteps": 401, "learning_starts": 200, "tau": 0.1, "batch_size": 32},
+    "cleanrl_sac": {"total_timesteps": 401, "learning_starts": 200, "tau": 0.1, "batch_size": 32},
+}
 
 
-def test_the_single_file_dqn_without_shaping_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """eta reaches the loss: two etas give two results, and one eta repeats."""
-    spec = importlib.util.spec_from_file_location("cleanrl_style_dqn", ROOT / "examples" / "cleanrl_style_dqn.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def lines(eta: str) -> str:
-        sys.argv = ["cleanrl_style_dqn.py", "--steps", "1500", "--eta", eta]
-        module.main(module.parse_args())
-        return capsys.readouterr().out.split("mean return")[1]
-
-    assert lines("0.5") == lines("0.5")
-    assert lines("0.5") != lines("0.0")
+@pytest.mark.parametrize("name", SINGLE_FILES)
+def test_a_single_file_without_its_marked_lines_is_the_one_at_eta_zero(name: str, tmp_path: Path) -> None:
+    size, module = SINGLE_FILES[name], example(name)
+    lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
+    stripped = [line for line in lines if "  # BSRS" not in line]
+    assert 5 <= len(lines) - len(stripped) <= 16
+    assert not re.search("bsrs|shap(er|ed)", "\n".join(stripped).split('"""')[2].replace("bsrs.shaped_reward(", ""))
+    (tmp_path / f"{name}.py").write_text("\n".join(stripped))
+    plain = example(name, tmp_path)
+    without = plain.main(plain.Args(**size))
+    assert module.main(module.Args(eta="0", **size)) == without
+    for eta in ("0.5", "auto"):
+        returns = module.main(module.Args(eta=eta, **size))
+        assert returns != without
+        assert np.isfinite(returns).all()

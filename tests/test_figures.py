@@ -117,6 +117,7 @@ def test_every_eta_has_a_colour_of_its_own() -> None:
         colours = eta_colours(etas, dark=dark)
         assert list(colours) == etas
         assert len(set(colours.values())) == len(etas)
+    assert eta_colours([2.0, 0.0])[2.0] == eta_colours([0.5, 2.0, 5.0])[2.0]  # whatever else is shown
     assert eta_colours([0.0]) == {0.0: BLACK}
     assert eta_colours([0.0], dark=True) == {0.0: WHITE}
     assert [eta_label(eta) for eta in (-0.5, 2.0, "linear:0:1:100")] == ["−0.5", "2", "linear:0:1:100"]

@@ -14,7 +14,8 @@ from bsrs import DQN
 from bsrs.agents.agent import Array, State
 from bsrs.cli import main
 from bsrs.config.agents import TD3Config
-from bsrs.config.base import identity_of, to_dict
+from bsrs.config.base import to_dict
+from bsrs.config.settings import RunSettings
 from bsrs.config.sweep import RunOptions, SweepConfig, SweepOptions
 from bsrs.config.training import OffPolicyConfig, TrainingConfig
 from bsrs.errors import BadInput, printable
@@ -99,25 +100,6 @@ def test_a_strange_sweep_file_is_a_sentence(tmp_path: Path, text: str) -> None:
         read_sweep(str(path), "", {})
 
 
-@pytest.mark.parametrize("words", ["reproduce tabular", "reproduce theory", "reproduce pendulum", "demo"])
-def test_a_file_in_place_of_the_folder_is_told_before_any_work(
-    tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import bsrs.reproduce.tabular
-    import bsrs.reproduce.theory
-
-    def work(*arguments: Any) -> None:
-        raise AssertionError("it began to work")
-
-    for module, name in ((bsrs.reproduce.tabular, "study"), (bsrs.reproduce.theory, "judge_theory")):
-        monkeypatch.setattr(module, name, work)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit) as ended:
-        main([*words.split(), "--out", str(tmp_path / "file")])
-    assert ended.value.code == 2
-    assert "cannot be made" in capsys.readouterr().err
-
-
 def test_a_system_error_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["tabular", "solve", "--map", str(tmp_path / ("x" * 5_000))])
@@ -130,7 +112,6 @@ def test_a_system_error_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["train", "dqn", "--env", "CartPole-v1", "--eta"], "has no value"),
         (["train", "dqn", "--env", ":"], "is no name of a module"),
-        (["export", "run", "--out", "."], "is a folder; expected a file"),
         (["runs", ".", "--plugin", "../../../etc/passwd"], "is no name of a module"),
     ],
 )
@@ -203,8 +184,7 @@ def foreign_run(root: Path, env: str) -> Path:
     folder = begin(expand(small_sweep())[0], root)
     content = json.loads((folder / "config.json").read_text())
     content["config"]["env"] = env
-    kind = type(expand(small_sweep())[0])
-    content["identity"] = identity_of(kind, content["config"])
+    content["identity"] = RunSettings.read(content["algorithm"], content["config"]).identity
     (folder / "config.json").write_text(json.dumps(content))
     return folder
 

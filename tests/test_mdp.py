@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import gymnasium
 import numpy as np
 import pytest
@@ -249,3 +251,53 @@ class TestMapsFromOneString:
         mdp = grid_mdp("S3c PFG", goal="terminate")
         np.testing.assert_allclose(mdp.rewards[:, 0], [0, 0.3, -0.3, -1, 0, 1])
         np.testing.assert_array_equal(mdp.termination()[:, 0], [0, 0, 0, 1, 0, 1])
+
+
+class TestTablesOfYourOwn:
+    transitions = np.array([[[0.0, 1.0], [1.0, 0.0]], [[0.0, 0.0], [0.5, 0.5]]])
+    rewards = np.array([[0.0, 0.1], [1.0, 0.0]])
+
+    def write(self, folder, kind, **more) -> str:
+        path = folder / f"table.{kind}"
+        parts = {"transitions": self.transitions, "rewards": self.rewards, "layout": "SAS", **more}
+        if kind == "npz":
+            np.savez(path, **parts)
+        else:
+            path.write_text(json.dumps({k: v if isinstance(v, str) else v.tolist() for k, v in parts.items()}))
+        return str(path)
+
+    @pytest.mark.parametrize("kind", ["npz", "json"])
+    def test_files(self, tmp_path, kind):
+        mdp = named_mdp(self.write(tmp_path, kind, start=np.array([0.25, 0.75])))
+        np.testing.assert_array_equal(mdp.transitions.toarray(), self.transitions.reshape(4, 2))
+        np.testing.assert_array_equal(mdp.rewards, self.rewards)
+        np.testing.assert_array_equal(mdp.start_distribution(), [0.25, 0.75])
+        assert mdp.may_end
+        with pytest.raises(BadInput, match="has extra, layout, rewards, transitions; expected transitions and rewards"):
+            named_mdp(self.write(tmp_path, kind, extra=np.zeros(1)))
+
+    def test_functions(self):
+        assert named_mdp(f"{__name__}:two_states").n_states == 2
+        with pytest.raises(BadInput, match="made a list; expected an MDP"):
+            named_mdp("builtins:list")
+
+    def test_files_that_are_none(self, tmp_path):
+        (tmp_path / "bad.npz").write_bytes(b"PK not a zip")
+        (tmp_path / "bad.json").write_text("[1, 2")
+        (tmp_path / "list.json").write_text("[1, 2]")
+        np.savez(tmp_path / "objects.npz", transitions=np.array([{}], dtype=object), rewards=np.zeros(1))
+        for name, words in [("bad.npz", "cannot be read"), ("bad.json", "cannot be read"), ("list.json", "has list"),
+                            ("objects.npz", "cannot be read"), ("none.json", "there is no file")]:  # fmt: skip
+            with pytest.raises(BadInput, match=words):
+                named_mdp(str(tmp_path / name))
+
+    @pytest.mark.parametrize("name", ["FrozenLake-v1", "garnet:5:2:2:0", f"{__name__}:two_states"])
+    def test_slip_and_goal_are_for_maps(self, name):
+        with pytest.raises(BadInput, match=r"slip 0\.1 was given with the table .*; expected it with a map only"):
+            named_mdp(name, slip=0.1)
+        with pytest.raises(BadInput, match="goal reset was given"):
+            named_mdp(name, goal="reset")
+
+
+def two_states() -> MDP:
+    return MDP(TestTablesOfYourOwn.transitions, TestTablesOfYourOwn.rewards, layout="SAS")

@@ -1,232 +1,188 @@
-"""Stacked perceptrons against ordinary ones, and Adam against PyTorch's."""
+"""The built-in networks, networks of your own by name, and members that are independent of each other."""
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from bsrs.agents.adam import Adam
-from bsrs.agents.nature import MINATAR, PatchConv, StackedConv
-from bsrs.agents.networks import StackedMLP
-from bsrs.agents.stack import Stack
-from bsrs.agents.tapes import CompiledTape, RecordedTape, Tape
+from bsrs.agents.dqn import DQNAgent
+from bsrs.agents.networks import Dueling, Members, cnn, fits, mlp, network_name, own_factory, q_network, seeded
+from bsrs.agents.off_policy import clip_grad_norm_per_member, polyak_update
+from bsrs.config.agents import DQNConfig, TD3Config
+from bsrs.envs import EnvSpec
+from bsrs.errors import BadInput
+from bsrs.run import make_agent
+from small_agents import scale
+
+CARTPOLE = EnvSpec("CartPole-v1", "gym", (4,), "float32", n_actions=3)
 
 
-def generators(*seeds: int) -> list[torch.Generator]:
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+def members(count: int = 3) -> Members:
+    return Members([seeded(lambda: mlp(5, 2, (8, 8)), seed, "init") for seed in range(count)])
 
 
-def ordinary(stack: StackedMLP, member: int) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for linear in stack.to_linears(member):
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+# ---- members
 
 
-def gradients_of(network: StackedMLP | PatchConv, tape: Tape, grad_output: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Of all networks' parameters: what a first step of Adam remembers is a tenth of the gradient."""
-    stack = Stack.trained(copy.deepcopy(network), [0.0] * network.networks)
-    stack.adam.learn(tape, grad_output)
-    numbers = stack.adam.state[stack.parameters[0]]["exp_avg"] * 10
-    return {name: network.weights.view(name, numbers) for name in network.weights.names}
-
-
-@pytest.fixture(params=[CompiledTape, RecordedTape])
-def kind_of_tape(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Tape]:
-    """Both ways to differentiate: compiled, and recorded as on other devices."""
-    if request.param is RecordedTape:
-        monkeypatch.setattr("bsrs.agents.private_torch.sgemm", lambda: 0)
-    return request.param  # type: ignore[no-any-return]
-
-
-@pytest.fixture
-def double_precision() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-LARGE = (300, 256)
-
-
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize(("hidden", "outputs"), [((16, 8), 1), ((16, 8), 4), ((16, 8), 20), (LARGE, 1), (LARGE, 3)])
-@pytest.mark.parametrize("joined", [False, True])
-@torch.no_grad()
-def test_values_and_gradients_are_those_of_ordinary_networks(
-    members: int, hidden: tuple[int, int], outputs: int, joined: bool, kind_of_tape: type[Tape]
-) -> None:
-    """In 32 bits, against `torch.nn` layers and autograd; also where the pass has other rows behind these."""
-    stack = StackedMLP((5, *hidden, outputs), generators(*range(members)))
-    rows = 7 if hidden != LARGE else 256  # so many that a layer and its ReLU are one operation
-    x = torch.randn(members, rows, 5, generator=generators(9)[0])
-    grad_output = torch.randn(members, rows, outputs, generator=generators(8)[0]) / rows  # as a mean makes it
-    tape = stack.record(x, x + 1 if joined else None)
-    assert (tape.more is not None) == joined
-    if tape.more is not None:
-        torch.testing.assert_close(tape.more, stack(x + 1))
-    assert type(tape) is kind_of_tape
-    grad_input, gradients = tape.input_gradient(grad_output), list(gradients_of(stack, tape, grad_output).values())
-    for member in range(members):
-        network = ordinary(stack, member)
-        with torch.enable_grad():
-            x_one = x[member].clone().requires_grad_()
-            y_one = network(x_one)
-        expected_input, *expected = torch.autograd.grad(y_one, [x_one, *network.parameters()], grad_output[member])
-        torch.testing.assert_close(tape.output[member], y_one, atol=1e-6, rtol=1e-6)
-        torch.testing.assert_close(grad_input[member], expected_input, atol=1e-6, rtol=0)
-        for i, of_linear in enumerate(expected):
-            ours = gradients[i][member].mT if i % 2 == 0 else gradients[i][member, 0]
-            torch.testing.assert_close(ours, of_linear, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(("members", "channels"), [(1, 4), (3, 4), (3, 10)])
-@torch.no_grad()
-def test_patches_and_products_are_the_ordinary_convolution(members: int, channels: int, double_precision: None) -> None:
-    """Values and gradients, in 64 bits, against `torch.nn` layers with the same start and autograd."""
-    assert_ordinary_convolution(members, (channels, 10, 10), atol=1e-12)
-
-
-@torch.no_grad()
-def test_gradients_in_32_bits_are_those_of_autograd(kind_of_tape: type[Tape]) -> None:
-    assert_ordinary_convolution(2, (6, 10, 10), atol=1e-6)
-
-
-def assert_ordinary_convolution(members: int, obs_shape: tuple[int, int, int], atol: float) -> None:
-    patched = PatchConv(MINATAR, obs_shape, 6, generators(*range(members)))
-    ordinary_ones = StackedConv(MINATAR, obs_shape, 6, generators(*range(members)))
-    obs = torch.randint(0, 2, (members, 32, *obs_shape), generator=generators(9)[0]).to(torch.get_default_dtype())
-    grad_output = torch.randn(members, 32, 6, generator=generators(8)[0]) / 32
-    expected = ordinary_ones.record(obs)
-    tape = patched.record(patched.prepare(obs))
-    gradients = gradients_of(patched, tape, grad_output)
-    torch.testing.assert_close(tape.output, expected.output, atol=atol, rtol=0)
-    torch.testing.assert_close(patched(obs), tape.output)
-    flat = iter(expected.gradients(grad_output))
-    for member, network in enumerate(ordinary_ones.members):
-        mine = {name: next(flat) for name, _ in network.named_parameters()}
-        for name, gradient in patched.converted(mine).items():
-            torch.testing.assert_close(gradients[name][member], gradient, atol=atol, rtol=0)
-
-
-@torch.no_grad()
-def test_a_convolution_saved_in_the_layout_of_ordinary_layers_is_loaded() -> None:
-    """Runs saved before there were patches: their weights and Adam's memory of them."""
-    old = Stack.trained(StackedConv(MINATAR, (4, 10, 10), 3, generators(1)), [1e-2])
-    new = Stack.trained(PatchConv(MINATAR, (4, 10, 10), 3, generators(2, 3)), [1e-2] * 2)
-    obs, grad_output = torch.rand(1, 5, 4, 10, 10), torch.randn(1, 5, 3)
-    both = obs.expand(2, -1, -1, -1, -1)
-    old.adam.learn(old.network.record(obs), grad_output)
-    new.load_weights(1, old.weights(0))
-    new.load_adam_state(1, old.adam_state(0))
-    torch.testing.assert_close(new.network(both)[1], old.network(obs)[0])
-    old.adam.learn(old.network.record(obs), grad_output)
-    new.adam.learn(new.network.record(both), grad_output.expand(2, -1, -1))
-    torch.testing.assert_close(new.network(both)[1], old.network(obs)[0], atol=1e-5, rtol=0)
-    again = Stack(PatchConv(MINATAR, (4, 10, 10), 3, generators(4)), 1)
-    again.load_weights(0, new.weights(1))
-    torch.testing.assert_close(again.network(obs)[0], new.network(both)[1])
-
-
-@pytest.mark.parametrize("per_member", [1, 2])
-@torch.no_grad()
-def test_members_with_rates_of_their_own_learn_as_each_does_alone(per_member: int, kind_of_tape: type[Tape]) -> None:
-    rates, x = [1e-2, 1e-2, 1e-3], torch.rand(3, 4, 3)
-
-    def trained(seeds: Sequence[int], rates: Sequence[float], x: torch.Tensor) -> Stack:
-        stack = Stack.trained(StackedMLP((3, 4, 1), generators(*seeds)), rates, per_member)
-        for _ in range(3):
-            tape = stack.network.record(x)
-            stack.adam.learn(tape, torch.ones_like(tape.output), max_norm=0.5)
-        return stack
-
-    together = trained(range(3 * per_member), rates, x)
-    for member, rate in enumerate(rates):
-        alone = trained(range(member * per_member, (member + 1) * per_member), [rate], x[member : member + 1])
-        for kind in ("weights", "adam_state"):
-            mine, expected = (getattr(stack, kind)(p).tensors for stack, p in ((together, member), (alone, 0)))
-            assert mine.keys() == expected.keys()
-            for name in mine:
-                torch.testing.assert_close(mine[name], expected[name], atol=1e-7, rtol=1e-5)
+def test_each_member_sees_its_own_rows_and_gets_its_own_gradient() -> None:
+    network, x = members(), torch.randn(3, 7, 5)
+    out = network(x)
+    out.square().mean(dim=(1, 2)).sum().backward()
+    for member, own in zip(network, x, strict=True):
+        gradients = [parameter.grad for parameter in member.parameters()]
+        expected = torch.autograd.grad(member(own).square().mean(), list(member.parameters()))
+        for gradient, one in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(gradient, one)
+    torch.testing.assert_close(out[1], network.each[1](x[1]))
 
 
 def test_a_members_weights_do_not_depend_on_its_company() -> None:
-    alone, together = StackedMLP((3, 8, 2), generators(5)), StackedMLP((3, 8, 2), generators(4, 5, 6))
-    one, three = alone.weights.numbers, together.weights.numbers
-    assert torch.equal(one[0], three[1])
-    assert not torch.equal(three[0], three[1])
+    alone, together = (DQNAgent([DQNConfig(env="CartPole-v1", seed=seed) for seed in seeds], CARTPOLE)
+                       for seeds in ([5], [4, 5, 6]))  # fmt: skip
+    one, three = alone.policy(0).tensors, [together.policy(member).tensors for member in range(3)]
+    assert all(torch.equal(one[name], three[1][name]) for name in one)
+    assert not all(torch.equal(three[0][name], three[1][name]) for name in one)
+
+
+def test_long_gradients_are_scaled_for_each_member() -> None:
+    network = members(2)
+    (network(torch.ones(2, 4, 5)) * torch.tensor([100.0, 1e-3])[:, None, None]).sum().backward()
+    small = [parameter.grad.clone() for parameter in network.each[1].parameters()]  # type: ignore[union-attr]
+    clip_grad_norm_per_member(network, 0.5)
+    norms = [torch.cat([p.grad.flatten() for p in member.parameters()]).norm().item() for member in network]  # type: ignore[union-attr]
+    assert norms[0] == pytest.approx(0.5, rel=1e-4)
+    assert norms[1] < 0.5
+    assert all(torch.equal(p.grad, g) for p, g in zip(network.each[1].parameters(), small, strict=True))  # type: ignore[arg-type]
+
+
+def test_polyak_moves_the_target_and_copies_buffers() -> None:
+    online, target = (Members([nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))]) for _ in range(2))
+    online(torch.randn(1, 16, 3))  # moves the running mean
+    before = [parameter.clone() for parameter in target.parameters()]
+    polyak_update(online, target, tau=0.25)
+    for old, new, goal in zip(before, target.parameters(), online.parameters(), strict=True):
+        torch.testing.assert_close(new, 0.75 * old + 0.25 * goal)
+    torch.testing.assert_close(target.each[0][1].running_mean, online.each[0][1].running_mean)  # type: ignore[index]
+
+
+# ---- the built-in networks
 
 
 def test_weights_start_as_those_of_linear_layers() -> None:
-    stack = StackedMLP((100, 400, 1), generators(0))
-    for (weight, bias), fan_in in zip(stack.layers, (100, 400), strict=True):
-        bound = fan_in**-0.5
-        assert weight.abs().max() <= bound
-        assert bias.abs().max() <= bound
-        assert weight.std() == pytest.approx(bound / 3**0.5, rel=0.05)
+    network = seeded(lambda: mlp(100, 1, (400,)), 0, "init")
+    for layer, fan_in in zip((network[0], network[2]), (100, 400), strict=True):  # type: ignore[index]
+        assert layer.weight.abs().max() <= fan_in**-0.5
+        assert layer.weight.std().item() == pytest.approx((3 * fan_in) ** -0.5, rel=0.05)
 
 
-def test_weights_go_to_linear_layers_and_back() -> None:
-    stack, other = StackedMLP((3, 8, 2), generators(0, 1)), StackedMLP((3, 8, 2), generators(2, 3))
-    other.copy_from(0, stack.to_linears(1))
-    x = torch.randn(1, 4, 3)
-    torch.testing.assert_close(other(x.expand(2, -1, -1))[0], stack(x.expand(2, -1, -1))[1])
+def test_seeded_networks_leave_pytorchs_stream_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    first, again = (seeded(lambda: mlp(3, 2), 7, "init").state_dict() for _ in range(2))
+    assert torch.equal(torch.rand(3), expected)
+    assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-def test_every_other_network() -> None:
-    stack = StackedMLP((3, 8, 1), generators(0, 1, 2, 3))
-    x = torch.randn(2, 4, 3)
-    torch.testing.assert_close(
-        stack.part(slice(None, None, 2))(x), torch.stack([ordinary(stack, i)(x[i // 2]) for i in (0, 2)])
-    )
+def test_activation_and_layer_norm() -> None:
+    network = mlp(4, 2, (8, 6), "tanh", layer_norm=True)
+    kinds = [nn.Linear, nn.LayerNorm, nn.Tanh, nn.Linear, nn.LayerNorm, nn.Tanh, nn.Linear]
+    assert [type(layer) for layer in network] == kinds
+    assert network[4].normalized_shape == (6,)
+    agent: Any = make_agent([TD3Config(env="Pendulum-v1", hidden=(8,), activation="elu", layer_norm=True)])
+    for mlp_of in (agent.actor.each[0], agent.critics.each[0].each[1].network):
+        assert [type(layer) for layer in mlp_of] == [nn.Linear, nn.LayerNorm, nn.ELU, nn.Linear]
 
 
-@pytest.mark.parametrize("max_norm", [math.inf, 0.5])
-@pytest.mark.parametrize("outputs", [1, 20])
-@torch.no_grad()
-def test_learning_is_autograd_with_pytorchs_clipping_and_adam(
-    outputs: int, max_norm: float, kind_of_tape: type[Tape]
-) -> None:
-    """Each network clipped by itself, as `clip_grad_norm_` does it."""
-    stack = Stack.trained(StackedMLP((5, 30, 20, outputs), generators(0, 1, 2)), [1e-2] * 3)
-    theirs = [ordinary(stack.network, member) for member in range(3)]
-    references = [torch.optim.Adam(network.parameters(), 1e-2) for network in theirs]
-    for seed in range(5):
-        x = torch.randn(3, 16, 5, generator=generators(seed)[0])
-        grad_output = torch.randn(3, 16, outputs, generator=generators(seed + 100)[0])
-        stack.adam.learn(stack.network.record(x), grad_output, max_norm)
-        for network, reference, x_one, grad_one in zip(theirs, references, x, grad_output, strict=True):
-            reference.zero_grad()
-            with torch.enable_grad():
-                network(x_one).backward(grad_one)
-            nn.utils.clip_grad_norm_(network.parameters(), max_norm)
-            reference.step()
-    for member, network in enumerate(theirs):
-        linears = zip(stack.network.to_linears(member), network[::2], strict=True)
-        for ours, expected in linears:
-            torch.testing.assert_close(ours.weight, expected.weight, atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(ours.bias, expected.bias, atol=1e-5, rtol=1e-4)
+@pytest.mark.parametrize("shape", [(4,), (4, 10, 10)])
+def test_duelling_advantages_have_mean_zero(shape: tuple[int, ...]) -> None:
+    network = q_network("dueling", shape)(shape, 3)
+    assert isinstance(network, Dueling)
+    x = torch.rand(5, *shape)
+    value = network.network(x)[:, 0]
+    torch.testing.assert_close(network(x).mean(dim=-1), value)
 
 
-@pytest.mark.parametrize("max_norm", [math.inf, 0.5])
-def test_descend_is_pytorchs_adam(max_norm: float) -> None:
-    """For gradients at hand."""
-    ours, theirs = nn.Parameter(torch.ones(3, 2)), [nn.Parameter(torch.ones(2)) for _ in range(3)]
-    adam, reference = Adam([ours], [1e-2] * 3), torch.optim.Adam(theirs, 1e-2)
-    for seed in range(5):
-        gradient = torch.randn(3, 2, generator=generators(seed)[0])
-        for row, of_row in zip(theirs, gradient.clone(), strict=True):
-            row.grad = of_row
-            nn.utils.clip_grad_norm_(row, max_norm)
-        reference.step()
-        adam.descend([gradient], max_norm)
-        torch.testing.assert_close(ours, torch.stack(theirs))
-    for i, row in enumerate(theirs):
-        for name, memory in reference.state[row].items():
-            mine = adam.state[ours][name]
-            torch.testing.assert_close(mine[i] if mine.ndim else mine, memory, check_device=False, atol=1e-8, rtol=1e-5)
+@pytest.mark.parametrize(
+    ("shape", "name", "channels"),
+    [((4, 84, 84), "", 32), ((4, 84, 84), "small", 16), ((3, 24, 24), "", 16), ((4, 10, 10), "", 16)],
+)
+def test_the_convolution_suits_the_image(shape: tuple[int, int, int], name: str, channels: int) -> None:
+    network = q_network(name, shape)(shape, 6)
+    assert network[0].out_channels == channels  # type: ignore[index]
+    assert network(torch.rand(2, *shape)).shape == (2, 6)
+    assert fits((4, 20, 20), "small")
+    assert not fits((4, 10, 10), "nature")
+
+
+def test_minatars_convolution_flattens_with_the_channels_last() -> None:
+    """As its first version stored the weights, so that models from then can be loaded."""
+    network, images = cnn((4, 10, 10), 3, "minatar"), torch.rand(2, 4, 10, 10)
+    features = network[1](network[0](images))
+    torch.testing.assert_close(network[2](features), features.permute(0, 2, 3, 1).reshape(2, -1))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "says"),
+    [
+        ("natur", (4, 84, 84), "'natur' does not take images; expected nature, small, minatar, dueling"),
+        ("nature", (4,), "'nature' does not take flat observations; expected mlp, dueling"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_named(name: str, shape: tuple[int, ...], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        q_network(name, shape)
+
+
+# ---- networks of your own
+
+
+def tiny(obs_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
+    return nn.Linear(obs_shape[0], n_outputs)
+
+
+def not_a_network(obs_shape: tuple[int, ...], n_outputs: int) -> Any:
+    return "a network"
+
+
+def test_a_factory_is_named_where_it_can_be_imported_again() -> None:
+    assert network_name(tiny) == "test_networks:tiny"
+    assert own_factory("test_networks:tiny") is tiny
+    first, second = (lambda shape, outputs: nn.Linear(shape[0], outputs) for _ in range(2))
+    names = network_name(first), network_name(second)
+    assert names[0].startswith("python/")
+    assert names[0] != names[1]
+    assert network_name(first) == names[0]
+    assert own_factory(names[1]) is second
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("test_networks:nothing", "has no function 'nothing'"),
+        ("no_such_module:tiny", "no module 'no_such_module'"),
+        ("test_networks:CARTPOLE", "has no function 'CARTPOLE'"),
+        ("python/gone", "was a Python object, which is not saved"),
+        ("test_networks:not_a_network", "returned a str; expected an nn.Module"),
+    ],
+)
+def test_a_factory_that_cannot_be_used_is_named(name: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        make_agent([DQNConfig(env="CartPole-v1", network=name)])
+
+
+def test_something_else_is_no_factory() -> None:
+    with pytest.raises(BadInput, match="the network is a int; expected a function"):
+        network_name(3)  # type: ignore[arg-type]
+
+
+def test_saved_weights_of_another_network_are_refused_before_any_is_loaded() -> None:
+    agent, other = (DQNAgent([DQNConfig(env="CartPole-v1", hidden=(8, size))], CARTPOLE) for size in (8, 4))
+    before = {name: tensor.clone() for name, tensor in agent.policy(0).tensors.items()}
+    scale(other.online, 2.0)
+    with pytest.raises(ValueError, match=r"has shape \(4, 8\); expected \(8, 8\)"):
+        agent.load_policy(0, other.policy(0))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in agent.policy(0).tensors.items())

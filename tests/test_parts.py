@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bsrs.agents import targets
-from bsrs.agents.members import polyak_tau, target_interval
-from bsrs.config.agents import DQNConfig, TD3Config
+import experiments.variants  # noqa: F401  registers what is tested
+from bsrs.agents.agent import Batch
+from bsrs.agents.dqn import DQNAgent
+from bsrs.config.algorithms import find_algorithm
 from bsrs.errors import BadInput
 from bsrs.shaping import shaped_reward
-from small_agents import after, assert_same, batch, dqn, made, weights
+from experiments.controls import DQNControlConfig, DQNTargetConfig, faster_interval, faster_tau
+from experiments.parts import part_coefficients, parts_target
+from small_agents import after, assert_same, batch, fill, made, weights
 
 # ---- the identity
 
@@ -28,149 +31,158 @@ def test_all_parts_together_are_the_shaped_reward(eta: float, seed: int, keep: b
     reward, q, value, next_value, bootstrap = torch.randn(5, 30, generator=rng, dtype=torch.float64)
     terminated = torch.rand(30, generator=rng) < 0.3
     shaped = shaped_reward(reward, value, next_value, eta=eta, gamma=0.97, terminated=None if keep else terminated)
-    expected = shaped + 0.97 * (terminated == 0).double() * bootstrap
-    yes = torch.tensor(True)
     discount = 0.97 * (terminated == 0).double()
-    found = targets.parts_target(
+    found = parts_target(
         reward, q, value, next_value, bootstrap,
         discount=discount, potential_discount=torch.full_like(discount, 0.97) if keep else discount,
-        **targets.part_coefficients(torch.tensor(eta, dtype=torch.float64), yes, yes, yes),
+        **part_coefficients(torch.tensor(eta, dtype=torch.float64), "cab"),
     )  # fmt: skip
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found, shaped + discount * bootstrap, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])
-@pytest.mark.parametrize("network", ["online", "target", "split"])
+@pytest.mark.parametrize("kind", ["dqn", "td3"])
 @pytest.mark.parametrize("terminal", ["zero", "keep"])
-def test_the_general_target_learns_what_the_shaped_reward_does(kind: str, network: str, terminal: str) -> None:
-    """A member without one part makes its company take the general path; the whole member learns as it does alone."""
-    whole = {"eta": 2.0, "potential_network": network, "terminal": terminal}
-    alone, mixed = made(kind, whole), made(kind, whole, {**whole, "parts": "cb"})
-    for seed in range(3):
-        alone.gradient_step(batch(kind, 1, seed), 1)
-        mixed.gradient_step(batch(kind, 2, seed), 1)
-    assert_same(weights(alone), weights(mixed), atol=2e-5)
-    assert any(
-        not torch.allclose(a, b) for a, b in zip(weights(mixed).values(), weights(mixed, 1).values(), strict=True)
-    )
+def test_an_agent_with_all_parts_learns_what_bsrs_does(kind: str, terminal: str) -> None:
+    fields: dict[str, Any] = {"eta": 2.0, "terminal": terminal}
+    assert_same(after(kind, fields), after(f"{kind}-parts", {**fields, "parts": "cab"}), atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])
-@pytest.mark.parametrize("fields", [{"parts": "none", "eta": 3.0}, {"eta": 0.0}, {"eta": 0.0, "parts": "b"}])
-def test_without_parts_or_eta_learning_is_plain_bit_for_bit(kind: str, fields: dict[str, Any]) -> None:
-    plain, other = made(kind, {}), made(kind, fields)
-    for seed in range(3):
-        for agent in (plain, other):
-            agent.gradient_step(batch(kind, 1, seed), 1)
-    assert_same(weights(plain), weights(other))
+@pytest.mark.parametrize("kind", ["dqn", "td3"])
+def test_at_eta_zero_learning_is_the_baselines(kind: str) -> None:
+    assert_same(after(kind, {}), after(f"{kind}-parts", {"parts": "b"}), atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])
+@pytest.mark.parametrize("kind", ["dqn", "td3"])
 def test_the_split_potential_is_shaping_without_the_mixed_bootstrap(kind: str) -> None:
     split = after(kind, {"eta": 2.0, "potential_network": "split"})
-    assert_same(split, after(kind, {"eta": 2.0, "parts": "ca"}), atol=2e-5)
+    assert_same(split, after(f"{kind}-parts", {"eta": 2.0, "parts": "ca"}), atol=2e-5)
 
 
-def test_each_part_by_hand() -> None:
-    """On one batch: the target that DQN takes for each subset of the parts."""
-    eta, gamma = 2.0, 0.99
-    given = batch("dqn")
-    for parts in ("c", "a", "b", "ca", "cb", "ab", "cab"):
-        agent = dqn({"eta": eta, "parts": parts})
-        with torch.no_grad():
-            q_all, next_q = agent.online(given.obs), agent.online(given.next_obs).amax(-1)
-            bootstrap = agent.target(given.next_obs).amax(-1)
-            found, _ = agent._target(given, agent._passes(given, 1)[1], 1)
-        q = q_all.gather(-1, given.action[..., None])[..., 0]
-        alive = (~given.terminated).float()
-        reward = given.reward / 3 if "c" in parts else given.reward
-        mixed = bootstrap / 3 + next_q * 2 / 3 if "b" in parts else bootstrap
-        gap = (q_all.amax(-1) - q) * 2 / 3 if "a" in parts else 0.0
-        error = 3 * (reward + gamma * alive * mixed - q - gap)
-        torch.testing.assert_close(found - q, error, rtol=1e-5, atol=1e-5)
+def target_of(agent: Any, given: Batch) -> tuple[Tensor, Tensor]:
+    """DQN's target on a batch, and its Q."""
+    with torch.no_grad():
+        q_all = agent.online(given.obs)
+        found, _ = agent.td_target(given, q_all, 1)
+    return found, q_all
+
+
+@pytest.mark.parametrize("parts", ["c", "a", "b", "ca", "cb", "ab", "cab"])
+def test_each_part_by_hand(parts: str) -> None:
+    eta, gamma, given = 2.0, 0.99, batch("dqn")
+    agent = made("dqn-parts", {"eta": eta, "parts": parts})
+    found, q_all = target_of(agent, given)
+    with torch.no_grad():
+        next_q, bootstrap = agent.online(given.next_obs).amax(-1), agent.target(given.next_obs).amax(-1)
+    q = q_all.gather(-1, given.action[..., None])[..., 0]
+    alive = (~given.terminated).float()
+    reward = given.reward / 3 if "c" in parts else given.reward
+    mixed = bootstrap / 3 + next_q * 2 / 3 if "b" in parts else bootstrap
+    gap = (q_all.amax(-1) - q) * 2 / 3 if "a" in parts else 0.0
+    error = 3 * (reward + gamma * alive * mixed - q - gap)
+    torch.testing.assert_close(found - q, error, rtol=1e-5, atol=1e-5)
+
+
+def test_each_critic_of_td3_has_a_target_of_its_own() -> None:
+    given = batch("td3")
+    agent = made("td3-parts", {"eta": 2.0, "parts": "cb"})
+    with torch.no_grad():
+        q = agent.critics(given.obs, given.action)  # (P, n, B)
+        found, _ = agent.td_target(given, q, 1)
+    torch.testing.assert_close((found + 2 * q)[:, 0], (found + 2 * q)[:, 1])  # w = 3: -(w - 1) Q of its own
+    assert (found[:, 0] - found[:, 1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"double": True}, {"temperature": 0.1}, {"potential_network": "target"}],
+    ids=lambda each: next(iter(each)),
+)
+def test_what_the_parts_do_not_have_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="dqn-parts has"):
+        made("dqn-parts", fields)
 
 
 # ---- controls
 
 
-@pytest.mark.parametrize("kind", ["dqn", "td3", "sac"])
-def test_controls_are_plain_learning_with_other_numbers(kind: str) -> None:
-    rate = 1e-3
-    plain = {"learning_rate": rate}
-    assert_same(after(kind, {**plain, "eta": 3.0, "control": "scaled"}), after(kind, plain, 1 / 4))
-    assert_same(
-        after(kind, {**plain, "eta": 3.0, "control": "learning-rate"}), after(kind, {"learning_rate": 4 * rate})
-    )
-    assert_same(
-        after(kind, {**plain, "eta": 3.0, "control": "rescaled"}), after(kind, {"learning_rate": 4 * rate}, 1 / 4)
-    )
-    if kind != "dqn":
-        tau = 0.005 * 4 / (1 + 3 * 0.02)
-        assert_same(after(kind, {**plain, "eta": 3.0, "control": "faster-target"}), after(kind, {**plain, "tau": tau}))
+@pytest.mark.parametrize("kind", ["dqn", "td3"])
+def test_controls_are_the_baseline_with_other_numbers(kind: str) -> None:
+    rate, own = 1e-3, {"eta": 3.0}
+    same: dict[str, Any] = {"learning_rate": rate}
+
+    def control(name: str) -> dict[str, Tensor]:
+        return learnt(f"{kind}-control", {**same, **own, "control": name})
+
+    assert_same(control("scaled"), learnt(kind, same, reward_scale=1 / 4))
+    assert_same(control("learning-rate"), learnt(kind, {"learning_rate": 4 * rate}))
+    assert_same(control("rescaled"), learnt(kind, {"learning_rate": 4 * rate}, reward_scale=1 / 4))
+    if kind == "td3":
+        assert_same(control("faster-target"), learnt(kind, {**same, "tau": 0.005 * 4 / (1 + 3 * 0.02)}))
 
 
-def test_the_exact_control_puts_q_in_the_place_of_v() -> None:
-    given, agent = batch("dqn"), dqn({"eta": 2.0, "control": "exact"})
-    with torch.no_grad():
-        q_all, next_q = agent.online(given.obs), agent.online(given.next_obs).amax(-1)
-        bootstrap = agent.target(given.next_obs).amax(-1)
-        found, _ = agent._target(given, agent._passes(given, 1)[1], 1)
-    q = q_all.gather(-1, given.action[..., None])[..., 0]
-    shaped = shaped_reward(given.reward, q, next_q, eta=2.0, gamma=0.99, terminated=given.terminated)
-    torch.testing.assert_close(found, shaped + 0.99 * ~given.terminated * bootstrap)
+def learnt(kind: str, fields: dict[str, Any], reward_scale: float = 1.0) -> dict[str, Tensor]:
+    """The weights after learning from a replay of rewards that are scaled before they are stored."""
+    agent = made(kind, {"learning_starts": 0, "train_freq": 1, **fields}, use_kernels=False)
+    observe = agent.observe
+    agent.observe = lambda t: observe(t._replace(reward=t.reward * reward_scale))
+    fill(agent)
+    for step in range(1, 4):
+        agent.update(step)
+    return weights(agent)
 
 
 def test_a_faster_target_has_the_slow_mode_of_shaping() -> None:
     """Per step, gamma^(1/T') of the faster target equals (gamma / (1 + eta (1 - gamma)))^(1/T) of the shaped one."""
-    config = DQNConfig(env="CartPole-v1", eta=5.0, control="faster-target")
-    interval = target_interval(config, 100_000)
+    interval = faster_interval(100_000, 5.0, 0.99)
     shaped = (0.99 / (1 + 5 * 0.01)) ** (1 / 100_000)
     assert 0.99 ** (1 / interval) == pytest.approx(shaped, rel=1e-9)
-    assert target_interval(DQNConfig(env="CartPole-v1", eta=5.0), 1_000) == 1_000
-    continuous = TD3Config(env="Pendulum-v1", eta=2.0, control="faster-target")
-    assert polyak_tau(continuous, 0.005) == pytest.approx(0.005 * 3 / 1.04)
+    assert faster_interval(1_000, 0.0, 0.99) == 1_000
+    assert faster_tau(0.005, 2.0, 0.98) == pytest.approx(0.005 * 3 / 1.04)
+    config = DQNControlConfig(env="CartPole-v1", eta=5.0, control="faster-target", target_update_interval=100_000)
+    assert (
+        find_algorithm("dqn-control").make_agent([config], made("dqn", {}).spec).config.target_update_interval
+        == interval
+    )
 
 
-def test_members_of_one_population_may_differ_in_all_of_this() -> None:
-    fields: list[dict[str, Any]] = [
-        {"eta": 1.0, "seed": 1},
-        {"eta": 2.0, "seed": 2, "parts": "c"},
-        {"eta": 2.0, "seed": 3, "control": "exact", "learning_rate": 3e-4},
-        {"eta": 2.0, "seed": 4, "control": "scaled"},
-        {"eta": 2.0, "seed": 5, "potential_network": "split"},
-        {"eta": 0.5, "seed": 6, "potential_network": "target"},
-        {"eta": 2.0, "seed": 7, "control": "rescaled"},
-    ]
-    for kind in ("dqn", "td3", "sac"):
-        together = made(kind, *fields)
-        for seed in range(3):
-            together.gradient_step(batch(kind, len(fields), seed), 1)
-        for member, each in enumerate(fields):
-            assert_same(after(kind, each), weights(together, member), atol=1e-4)
+def test_a_control_that_only_has_other_numbers_is_dqn_itself() -> None:
+    """So that it has DQN's kernel."""
+    assert type(made("dqn-control", {"eta": 1.0, "control": "faster-target"})) is DQNAgent
 
 
-def test_members_copy_their_target_networks_each_at_its_own_time() -> None:
-    agent = dqn({"target_update_interval": 10}, {"eta": 2.0, "control": "faster-target", "target_update_interval": 10})
-    assert agent._intervals[0] == 10
-    due = agent._intervals[1]
-    assert 1 < due < 10
-    agent.update(due)
-    state = [agent.state(p).tensors for p in range(2)]
-    assert not torch.equal(state[0]["target/weight_0"], state[0]["policy/weight_0"])
-    assert torch.equal(state[1]["target/weight_0"], state[1]["policy/weight_0"])
+def test_a_target_network_is_copied_between_the_gradient_steps_of_a_round() -> None:
+    agent = made("dqn-target", {"target_every": 2, "train_freq": 4, "gradient_steps": 3, "learning_starts": 0})
+    fill(agent)
+    copies = []
+    train_on = agent.train_on
+    agent.train_on = lambda *given: (train_on(*given), copies.append(weights(agent)))
+    agent.update(4)
+    same = [torch.equal(each["policy/0.weight"], each["target/0.weight"]) for each in copies]
+    assert same == [False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("make", "words"),
     [
-        ({"control": "scaled", "eta": -1.0}, "expected a constant number above -1"),
-        ({"control": "exact", "eta": "linear:0:1:10"}, "expected a constant number above -1"),
-        ({"control": "scaled", "parts": "c"}, "a control has no parts"),
+        (lambda: DQNControlConfig(env="CartPole-v1", eta=-1.0), "needs a constant number above -1"),
+        (lambda: DQNControlConfig(env="CartPole-v1", eta="linear:0:1:10"), "needs a constant number above -1"),
+        (lambda: DQNTargetConfig(env="CartPole-v1", target_every=0), "target_every is 0"),
     ],
 )
-def test_bad_controls_are_named(fields: dict[str, Any], words: str) -> None:
+def test_bad_controls_are_named(make: Any, words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        DQNConfig(env="CartPole-v1", **fields)
+        make()
+
+
+@pytest.mark.parametrize("kind", ["dqn-parts", "td3-parts", "dqn-advantage", "td3-centering", "dqn-popart"])
+def test_a_member_of_a_population_learns_as_it_does_alone(kind: str) -> None:
+    fields = [{"eta": eta, "seed": seed} for seed, eta in enumerate((0.5, 2.0))]
+    together = made(kind, *fields)
+    for seed in range(3):
+        together.updates += 1
+        together.train_on(batch(kind, 2, seed), 1)
+    for member, each in enumerate(fields):
+        assert_same(after(kind, each), weights(together, member), atol=1e-5)
 
 
 # ---- theory, on random MDPs with exact inner solves
@@ -192,11 +204,10 @@ def solved(transition: Tensor, reward: Tensor, eta: float, network: str, target:
     def residual(value: Tensor) -> Tensor:
         here = target if network == "target" else value
         there = value if network == "online" else target
-        yes = torch.tensor(True)
-        goal = targets.parts_target(
+        goal = parts_target(
             reward, value, here, transition @ there, transition @ target,
             discount=gammas, potential_discount=gammas,
-            **targets.part_coefficients(torch.tensor(eta, dtype=torch.float64), yes, yes, yes),
+            **part_coefficients(torch.tensor(eta, dtype=torch.float64), "cab"),
         )  # fmt: skip
         return goal - value
 
@@ -255,14 +266,13 @@ def test_b_leaves_the_fixed_point_and_c_and_a_move_it(parts: str, eta: float) ->
     n, actions = 5, 3
     transition = torch.from_numpy(rng.dirichlet(np.ones(n), size=(n, actions)))
     reward = torch.from_numpy(rng.normal(size=(n, actions)))
-    keeps = [torch.tensor(name in parts) for name in "cab"]
-    coefficients = targets.part_coefficients(torch.tensor(eta, dtype=torch.float64), *keeps)
+    coefficients = part_coefficients(torch.tensor(eta, dtype=torch.float64), parts)
 
     def step(q: Tensor, share: float) -> Tensor:
         value = q.amax(dim=1)
         there = transition @ value
         one = torch.full((n, actions), GAMMA, dtype=torch.float64)
-        goal = targets.parts_target(
+        goal = parts_target(
             reward, q, value[:, None], there, there, discount=one, potential_discount=one, **coefficients
         )
         return q + share * (goal - q)

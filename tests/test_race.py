@@ -50,7 +50,7 @@ def test_a_race_is_run_by_the_command_line_and_continues(tmp_path: Path, capsys:
     assert "race: eta 1.0, 2.0 on seeds 0, 1\n" in out
     assert "16 finished" in out  # two etas on two seeds, then 0 and the winner on six: 8 fewer than all
     assert len(list(tmp_path.glob("*/result.json"))) == 4 + 12
-    assert "6 seeds" in out.splitlines()[-1]
+    assert "6 held-out seeds" in out.splitlines()[-1]
     main(command.split())
     assert "all done before" in capsys.readouterr().out
 

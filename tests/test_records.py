@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bsrs import stats
 from bsrs.errors import BadInput
 from bsrs.report.plots import task_names
 from bsrs.stats.records import read_run, read_runs, series_of
-from bsrs.stats.summary import baseline_of, floor_of, games_together, summary
+from bsrs.stats.summary import OWN_RANGE, baseline_of, games_together, summary, task_reference
 from run_folders import config, write_run, write_sweep
 
 
@@ -64,7 +65,7 @@ def test_failed_and_unfinished_runs_do_not_count_but_are_read(tmp_path: Path) ->
     write_run(tmp_path, config("CartPole-v1", 0.0, 1), [9.0], "failed", "OSError: ...")
     write_run(tmp_path, config("CartPole-v1", 0.0, 2), [9.0], None)
     runs, _ = read_runs(tmp_path)
-    assert sorted(run.outcome for run in runs) == ["failed", "finished", "unfinished"]
+    assert sorted(run.outcome for run in runs) == ["failed", "finished", "interrupted"]
     assert series_of(runs)[0].seeds == (0,)
 
 
@@ -85,21 +86,43 @@ def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
 
 def test_summary_compares_with_eta_zero(tmp_path: Path) -> None:
     for seed in range(4):
-        write_run(tmp_path, config("CartPole-v1", 0.0, seed), [0.0, 5.0, 10.0 + seed])
-        write_run(tmp_path, config("CartPole-v1", 1.0, seed), [9.0, 18.0, 20.0 + seed])
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed), [24.0, 150.0, 300.0 + seed])
+        write_run(tmp_path, config("CartPole-v1", 1.0, seed), [200.0, 290.0, 400.0 + seed])
     base, shaped = summary(series_of(read_runs(tmp_path)[0]))
     assert base.improvement is None
     assert base.advantage is None
     assert base.steps_to_level == 3000
-    assert base.final.estimate == 11.5
-    assert shaped.steps_to_level == 2000  # 90 % of the way from 0 to 11.5
+    assert base.final.estimate == 301.5
+    assert shaped.steps_to_level == 2000  # 90% of the way from a random policy's 23.7 to 301.5
     assert shaped.improvement is not None
     assert (shaped.improvement.estimate, shaped.improvement.high) == (1.0, 1.0)
     assert shaped.improvement.low == pytest.approx(
         0.025 ** (1 / 4)
     )  # four of four: at least that, by the exact interval
     assert shaped.advantage is not None
-    assert shaped.advantage.estimate == pytest.approx(10 / 11.5)
+    assert shaped.advantage.estimate == pytest.approx(100 / (301.5 - 23.7))
+    assert (base.gain, base.final_gain) == (None, None)
+    assert shaped.gain is not None
+    assert shaped.final_gain is not None
+    assert (shaped.final_gain.mean, shaped.final_gain.ahead, shaped.final_gain.n) == (pytest.approx(100), 4, 4)
+    assert shaped.gain.mean == pytest.approx((176 / 2 + 140 + 100 / 2) / 2)  # trapezoids
+
+
+def test_failures_are_counted_from_the_scores(tmp_path: Path) -> None:
+    """CartPole: a random policy has 23.7, the reference is 500, so a run below 71.3 has failed."""
+    for seed, (score, outcome) in enumerate([(70.0, "finished"), (72.0, "finished"), (500.0, "diverged")]):
+        write_run(tmp_path, config("CartPole-v1", 0.0, seed), [score], outcome)
+    (row,) = summary(series_of(read_runs(tmp_path)[0]))
+    assert (row.failures.failed, row.failures.runs) == (2, 3)
+    assert str(row.failures) == "2 of 3 failed (at most 98%)"
+
+
+def test_without_a_reference_the_baselines_own_range_is_the_scale(tmp_path: Path) -> None:
+    for eta, last in ((0.0, 20.0), (1.0, 1000.0)):
+        write_run(tmp_path, config("Other-v0", eta, 0), [10.0, last])
+    base, shaped = summary(series_of(read_runs(tmp_path)[0]))
+    assert base.reference == shaped.reference == stats.Reference(10.0, 20.0, OWN_RANGE)
+    assert shaped.failures.failed == 0
 
 
 def test_atari_games_together(tmp_path: Path) -> None:
@@ -113,10 +136,10 @@ def test_atari_games_together(tmp_path: Path) -> None:
     pong = next(s for s in series if s.env.startswith("Pong") and s.eta == 2.0)
     assert games.curves[2.0][:, 1, 1] == pytest.approx((pong.curves[1] + 20.7) / 35.3)
     assert games.final[2.0][1, 1] == pytest.approx((pong.final[1] + 20.7) / 35.3)
-    assert floor_of(pong.task, series) == -20.7
+    assert task_reference(pong.task, series) == stats.reference_of("PongNoFrameskip-v4")
 
 
-def test_minatar_games_are_relative_to_plain(tmp_path: Path) -> None:
+def test_minatar_games_are_relative_to_their_references(tmp_path: Path) -> None:
     envs = ["MinAtar/Breakout-v0", "MinAtar/Freeway-v0"]
     write_sweep(tmp_path, envs, [0.0, 2.0, "auto"], seeds=3)
     write_sweep(tmp_path, envs[:1], ["linear:2:0:500"], seeds=3)  # a schedule that not all games have
@@ -126,10 +149,8 @@ def test_minatar_games_are_relative_to_plain(tmp_path: Path) -> None:
     assert games is not None
     assert (games.kind, games.games, games.etas) == ("MinAtar", ("Breakout", "Freeway"), (0.0, 2.0, "auto"))
     assert games.seeds == (0, 1, 2)
-    plain, shaped = (next(s for s in series if s.env == envs[1] and s.eta == eta) for eta in (0.0, 2.0))
-    assert games.final[0.0].mean(axis=0) == pytest.approx([1, 1])
-    assert games.final[2.0][:, 1] == pytest.approx(shaped.final / plain.final.mean())
-    assert games_together([each for each in series if each.eta != 0.0]) is None
+    shaped = next(s for s in series if s.env == envs[1] and s.eta == 2.0)
+    assert games.final[2.0][:, 1] == pytest.approx((shaped.final - 0.16) / (54.6 - 0.16))
 
 
 def test_games_without_a_human_score_or_run_twice_are_told(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from bsrs.cli import main
 from bsrs.errors import BadInput
 from bsrs.report import read_study, write_report
 from bsrs.report.plots import interval, numbers, tasks
-from bsrs.reproduce.claims import Claim, write_claims
 from bsrs.stats import Interval
+from experiments.claims import Claim, write_claims
 from run_folders import config, write_run, write_sweep
 
 
@@ -214,7 +214,7 @@ def test_light_and_dark(opened: Any) -> None:
 def test_runs_that_went_wrong_are_shown_first_and_can_be_found(opened: Any) -> None:
     rows = opened.find_elements("css selector", "#run-table tbody tr")
     assert len(rows) == 9 + 6 + 3
-    assert ["failed" in rows[0].text, "diverged" in rows[1].text, "unfinished" in rows[2].text] == [True] * 3
+    assert ["failed" in rows[0].text, "diverged" in rows[1].text, "interrupted" in rows[2].text] == [True] * 3
     assert "EnvFault: reward </script> is nan" in rows[0].text
     opened.find_element("id", "find").send_keys("diverged cartpole")
     assert len(opened.find_elements("css selector", "#run-table tbody tr")) == 1

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bsrs.cli import main
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import RunFilter
 from bsrs.store.lock import Lock
-from bsrs.store.read import folder_name
 from bsrs.store.table import connect, list_runs, pulse, read_records, read_runs
 from bsrs.store.trackers import open_trackers
 from bsrs.sweep.conduct import sweep_folder
@@ -43,7 +43,7 @@ def test_a_run_at_a_glance(store: Path) -> None:
     assert (first.step, first.steps, first.state) == (300, 300, "finished")
     assert first.score is not None
     assert 0 <= first.age_s < 600
-    assert (third.step, third.state, third.score) == (150, "stopped", None)
+    assert (third.step, third.state, third.score) == (150, "interrupted", None)
     assert second.name == folder_name(SECOND)
 
 
@@ -52,7 +52,7 @@ def test_a_run_is_running_while_a_process_has_it(store: Path) -> None:
     lock = Lock(folder / "lock", "the run")
     assert list_runs(store, RunFilter(eta=("2",)))[0].state == "running"
     lock.release()
-    assert list_runs(store, RunFilter(eta=("2",)))[0].state == "stopped"
+    assert list_runs(store, RunFilter(eta=("2",)))[0].state == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_run_is_running_while_a_process_has_it(store: Path) -> None:
         (RunFilter(eta=("1", "2.0")), 2),
         (RunFilter(seed=(1,)), 0),
         (RunFilter(state=("finished",)), 2),
-        (RunFilter(state=("stopped", "failed"), seed=(0,)), 1),
+        (RunFilter(state=("interrupted", "failed"), seed=(0,)), 1),
     ],
 )
 def test_filters(store: Path, which: RunFilter, count: int) -> None:
@@ -76,8 +76,8 @@ def test_the_listing_of_the_command(store: Path, capsys: pytest.CaptureFixture[s
     main(["runs", str(store)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == "env algorithm eta seed step score state age name".split()
-    assert lines[3].split()[:6] == "CartPole-v1 dqn 2 0 150 stopped".split()
-    assert lines[4] == "3 runs: 2 finished, 1 stopped, 1 not begun"
+    assert lines[3].split()[:6] == "CartPole-v1 dqn 2 0 150 interrupted".split()
+    assert lines[4] == "3 runs: 2 finished, 1 interrupted, 1 not begun"
     main(["runs", str(store), "--eta", "1", "--json"])
     assert [run["eta"] for run in json.loads(capsys.readouterr().out)["runs"]] == [1.0]
     main(["runs", str(store), "--sql", "select count(*) as number from runs where state = 'finished'"])
@@ -111,7 +111,7 @@ def test_one_table_for_pandas(store: Path) -> None:
     assert list(records.columns[:5]) == ["name", "algorithm", "env", "eta", "seed"]
     assert records.groupby("eta").size().to_dict() == {0.0: 7, 1.0: 7, 2.0: 3}
     assert set(records[records.kind == "eval"].step) == {300}
-    assert list(read_runs(store).state) == ["finished", "finished", "stopped"]
+    assert list(read_runs(store).state) == ["finished", "finished", "interrupted"]
     assert len(read_records(store, RunFilter(eta=("0",)))) == 7
 
 
@@ -119,7 +119,7 @@ def test_comma_separated_values_have_the_settings_as_columns(store: Path, capsys
     main(["runs", str(store), "--csv"])
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [row["eta"] for row in rows] == [str(eta) for eta in read_runs(store).eta]
-    assert {row["state"] for row in rows} == {"finished", "stopped"}
+    assert {row["state"] for row in rows} == {"finished", "interrupted"}
     assert {row["hidden"] for row in rows} == {" ".join(map(str, FIRST.hidden))}
     assert set(rows[0]) == set(read_runs(store).columns)
 

@@ -12,7 +12,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor, nn
 
-from bsrs.agents.replay import Batch
+from bsrs.agents.agent import Batch
 from bsrs.agents.sac import SACAgent
 from bsrs.config.agents import SACConfig
 from bsrs.envs import EnvSpec
@@ -39,7 +39,7 @@ def random_batch(seed: int) -> Batch:
     action = torch.from_numpy(rng.uniform(-1, 1, (1, SIZE, 1)).astype(np.float32))
     reward = torch.from_numpy(rng.standard_normal((1, SIZE), np.float32))
     terminated = torch.from_numpy(rng.random((1, SIZE)) < 0.2)
-    return Batch(obs, action, reward, next_obs, terminated, noise_as_sb3_draws_it())
+    return Batch(obs, action, reward, next_obs, terminated)
 
 
 def linears(network: nn.Module) -> list[nn.Linear]:
@@ -53,6 +53,13 @@ def actor_linears(model: SAC) -> list[nn.Linear]:
     head.weight = nn.Parameter(torch.cat((mu.weight, log_std.weight)))
     head.bias = nn.Parameter(torch.cat((mu.bias, log_std.bias)))
     return [*linears(model.actor.latent_pi), head]
+
+
+def pairs_of(agent: SACAgent, model: SAC) -> list[tuple[nn.Linear, nn.Linear]]:
+    """Every layer of ours, and SB3's."""
+    theirs = [*actor_linears(model), *linears(model.critic), *linears(model.critic_target)]
+    ours = [layer for network in (agent.actor, agent.critics, agent.target_critics) for layer in linears(network)]
+    return list(zip(ours, theirs, strict=True))
 
 
 def sb3_twin(agent: SACAgent) -> SAC:
@@ -70,10 +77,10 @@ def sb3_twin(agent: SACAgent) -> SAC:
         ent_coef=config.alpha if config.fixed_alpha else "auto",
     )
     model.learn(1)  # sets up the logger, and makes a first small step
-    agent.actor.copy_from(0, actor_linears(model))
-    for i, (online, target) in enumerate(zip(model.critic.q_networks, model.critic_target.q_networks, strict=True)):
-        agent.critics.copy_from(i, linears(online))
-        agent.target_critics.copy_from(i, linears(target))
+    with torch.no_grad():
+        for ours, theirs in pairs_of(agent, model):
+            ours.weight.copy_(theirs.weight)
+            ours.bias.copy_(theirs.bias)
     for optimizer in filter(None, (model.actor.optimizer, model.critic.optimizer, model.ent_coef_optimizer)):
         optimizer.state.clear()
     if not config.fixed_alpha:
@@ -128,32 +135,30 @@ def shaped_by_hand(model: SAC, batch: Batch, config: SACConfig) -> Tensor:
     ids=lambda fields: " ".join(f"{name}={value}" for name, value in fields.items()),
 )
 def test_updates_equal_sb3s_fed_with_shaped_rewards(fields: dict[str, Any]) -> None:
-    agent = SACAgent([config(**fields)], SPEC)
+    agent = SACAgent([config(**fields)], SPEC, use_kernels=False)
+    agent.noise = lambda *_: noise_as_sb3_draws_it().numpy()  # type: ignore[method-assign]
     model = sb3_twin(agent)
     batches = [random_batch(i) for i in range(4)]
     sb3_steps(model, batches, agent.config)
     for batch in batches:
-        agent.gradient_step(batch, step=1)
-    pairs = [(agent.actor.to_linears(0), actor_linears(model))]
-    for i, (online, target) in enumerate(zip(model.critic.q_networks, model.critic_target.q_networks, strict=True)):
-        pairs += [(agent.critics.to_linears(i), linears(online)), (agent.target_critics.to_linears(i), linears(target))]
+        agent.train_on(batch, step=1)
     # Four steps of Adam move a weight by 4e-3; where a gradient is as small as its rounding, it enlarges the rounding.
-    for ours, theirs in pairs:
-        for our_layer, their_layer in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(our_layer.weight, their_layer.weight, atol=1e-4, rtol=0)
-            torch.testing.assert_close(our_layer.bias, their_layer.bias, atol=1e-4, rtol=0)
-    if not agent.config.fixed_alpha:
-        torch.testing.assert_close(agent.temperatures().view(-1), model.log_ent_coef.exp().detach(), atol=1e-5, rtol=0)
-        assert agent.temperatures().item() != 1.0
+    for ours, theirs in pairs_of(agent, model):
+        torch.testing.assert_close(ours.weight, theirs.weight, atol=1e-4, rtol=0)
+        torch.testing.assert_close(ours.bias, theirs.bias, atol=1e-4, rtol=0)
+    alpha = agent.temperatures.each[0].get_parameter("log_alpha").exp()
+    if agent.config.fixed_alpha:
+        assert alpha.item() == pytest.approx(0.3)
     else:
-        assert agent.temperatures().item() == pytest.approx(0.3)
+        torch.testing.assert_close(alpha, model.log_ent_coef.exp().detach(), atol=1e-5, rtol=0)
+        assert alpha.item() != 1.0
 
 
 def test_density_of_the_squashed_gaussian_integrates_to_one() -> None:
     agent = SACAgent([config()], SPEC)
     noise = torch.linspace(-8, 8, 20_001).view(1, -1, 1)
-    drawn = agent.sampled(torch.zeros(1, 20_001, 3), noise)
-    mass = torch.trapezoid(drawn.log_prob.detach().exp()[0], drawn.action.detach()[0, :, 0])
+    action, log_prob = agent.sample_action(torch.zeros(1, 20_001, 3), noise)
+    mass = torch.trapezoid(log_prob.detach().exp()[0], action.detach()[0, :, 0])
     assert mass.item() == pytest.approx(1.0, abs=1e-3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -146,10 +147,10 @@ def test_it_runs_with_dict_observations_normalisation_and_action_masks() -> None
 def test_save_load_unshape(tmp_path: Any) -> None:
     model = shape(build(PPO, "CartPole-v1", 32), eta=ETA).learn(64)
     model.save(tmp_path / "ppo.zip")
-    with pytest.warns(UserWarning, match="unshaped rewards"):
+    with warnings.catch_warnings(action="error"):
         assert type(PPO.load(tmp_path / "ppo.zip")) is PPO
     loaded = load(tmp_path / "ppo.zip", PPO, env=gym.make("CartPole-v1"))
-    assert loaded.bsrs_shaping == model.bsrs_shaping
+    assert loaded.bsrs_shaper.settings == model.bsrs_shaper.settings
     assert type(unshape(loaded.learn(64))) is PPO
 
 
@@ -212,7 +213,7 @@ def test_recurrent_ppo_at_eta_zero_is_the_plain_model_and_is_loaded_shaped(tmp_p
     assert all(torch.equal(weights[1][name], weights[0][name]) for name in weights[0])
     assert any(not torch.equal(weights[2][name], weights[0][name]) for name in weights[0])
     on.save(tmp_path / "model.zip")
-    assert load(tmp_path / "model.zip", RecurrentPPO).bsrs_shaping == on.bsrs_shaping
+    assert load(tmp_path / "model.zip", RecurrentPPO).bsrs_shaper.settings == on.bsrs_shaper.settings
 
 
 def test_an_eta_that_learns_sees_the_envs_own_rewards_once_per_rollout() -> None:
@@ -231,7 +232,7 @@ def test_an_eta_that_learns_sees_the_envs_own_rewards_once_per_rollout() -> None
             return {name: memory[name] + new[name] for name in memory}
 
     model = shape(build(PPO, Walk(), 8, gamma=GAMMA), Noted()).learn(16)
-    memory = model.rollout_buffer.shaper.state()["scale"]["memory"]
+    memory = model.bsrs_shaper.state()["scale"]["memory"]
     assert memory["rewards"] == [1.0] * 16  # at the time limits SB3 has added gamma * V(s')
     assert memory["terminated"] == [x % 6 == 2 for x in range(16)]
     assert memory["steps"] == [8, 16]

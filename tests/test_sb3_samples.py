@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import DDPG, DQN, TD3, HerReplayBuffer
+from stable_baselines3 import DQN, HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv, SimpleMultiObsEnv
 from stable_baselines3.common.logger import configure
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from torch import nn
 
 from bsrs import Cosine, Linear, PerState, Piecewise, RandomDynamic, Static, shaped_reward
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3 import shape
-from bsrs.sb3.values import _flat_layers, reader_for
-from sb3_twins import SMALL, filled, max_q
+from sb3_twins import SMALL, filled, max_q, sampled
 
 
 class Corridor(gym.Env[np.ndarray, np.int64]):
@@ -55,11 +53,6 @@ def add(model: DQN, x: float, next_x: float, *, done: bool = False, time_limit: 
     obs, next_obs = np.array([[x]], dtype=np.float32), np.array([[next_x]], dtype=np.float32)
     info = {"TimeLimit.truncated": time_limit}
     model.replay_buffer.add(obs, next_obs, np.array([0]), np.array([1.0]), np.array([done]), [info])
-
-
-def sampled(model: Any, seed: int = 0, env: Any = None, size: int = 64) -> Any:
-    np.random.seed(seed)  # noqa: NPY002 (what SB3 samples with)
-    return model.replay_buffer.sample(size, env=env)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -220,20 +213,32 @@ def test_random_potentials_are_redrawn_over_time_from_their_seed() -> None:
 
 
 @pytest.mark.parametrize("eta", [2.0, 0.0])
-def test_the_models_own_logger_shows_eta_mean_size_and_potential(eta: float, tmp_path: Path) -> None:
+def test_the_models_own_logger_shows_eta_value_and_returns_with_and_without_shaping(eta: float, tmp_path: Path) -> None:
     model = shape(filled("sb3 DQN"), eta=eta)
     model.set_logger(configure(str(tmp_path), ["csv"]))
     model.learn(200, log_interval=1, reset_num_timesteps=False)
     model.logger.close()
     with open(tmp_path / "progress.csv") as file:
-        last = list(csv.DictReader(file))[-1]
-    mean, size, potential = (float(last[f"shaping/{key}"]) for key in ("mean", "abs", "potential"))
-    assert float(last["shaping/eta"]) == eta
-    if eta == 0.0:
-        assert (mean, size, potential) == (0.0, 0.0, 0.0)
-    else:
-        assert size >= abs(mean) > 0
-        assert potential != 0
+        last = {name: float(text) for name, text in list(csv.DictReader(file))[-1].items() if text}
+    assert last["shaping/eta"] == eta
+    total, raw = last["shaping/ep_sum"], last["rollout/ep_rew_mean"]
+    assert last["shaping/ep_shaped_rew_mean"] == pytest.approx(raw + total)
+    assert total == pytest.approx(last["shaping/mean"] * last["rollout/ep_len_mean"], rel=1e-4)
+    assert (total == 0) == (eta == 0)
+    assert ("shaping/value" in last) == (eta != 0)
+
+
+def test_logged_returns_have_the_envs_own_units(tmp_path: Path) -> None:
+    """Normalised rewards are divided by the same number at every step, and so is what shaping adds to them."""
+    env = VecNormalize(make_vec_env("CartPole-v1", 1, seed=0))
+    model = shape(DQN("MlpPolicy", env, **SMALL), eta=2.0)
+    model.set_logger(configure(str(tmp_path), ["csv"]))
+    model.learn(200)
+    model.bsrs_shaper._sum, model.bsrs_shaper._count = 3.0, 2
+    model.bsrs_shaper.log(model)
+    logged, length = model.logger.name_to_value, np.mean([info["l"] for info in model.ep_info_buffer])
+    expected = 1.5 * length * np.sqrt(env.ret_rms.var + env.epsilon)
+    assert logged["shaping/ep_sum"] == pytest.approx(expected)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -259,10 +264,13 @@ def test_wrong_arguments_are_refused_in_one_sentence(arguments: dict[str, Any], 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"value_fn": lambda model, obs: obs.sum()}, r"value_fn returned a Tensor of shape \(\)"),
-        ({"value_fn": lambda model, obs: 1.0}, "value_fn returned a float"),
-        ({"potential": Static(lambda obs: obs)}, "different shapes"),
-        ({"eta": PerState(lambda obs: obs), "value_fn": position}, r"one number per state, here of shape \(64,\)"),
+        ({"eta": 2.0, "value_fn": lambda model, obs: obs.sum()}, r"value_fn returned a Tensor of shape \(\)"),
+        ({"eta": 2.0, "value_fn": lambda model, obs: 1.0}, "value_fn returned a float"),
+        ({"eta": 2.0, "potential": Static(lambda obs: obs)}, "different shapes"),
+        (
+            {"eta": PerState(lambda obs: obs), "value_fn": position},
+            r"\(64, 1\); expected one number per state, shape \(64,\)",
+        ),
     ],
 )
 def test_functions_that_return_the_wrong_shape_are_named(arguments: dict[str, Any], message: str) -> None:
@@ -279,52 +287,9 @@ def test_random_potentials_refuse_dict_observations() -> None:
         shape(model, 1.0, potential=RandomDynamic(seed=0))
 
 
-# ---- the short way for plain networks on flat observations
-
-
-@pytest.mark.parametrize("network", ["online", "target"])
-@pytest.mark.parametrize("layers", [{}, {"net_arch": []}, {"activation_fn": nn.Tanh}])
-@pytest.mark.parametrize("algorithm", [DQN, TD3, DDPG])
-def test_the_short_way_is_the_models_own_forward_pass(algorithm: Any, layers: dict[str, Any], network: str) -> None:
-    model = algorithm("MlpPolicy", "CartPole-v1" if algorithm is DQN else "Pendulum-v1", policy_kwargs=layers)
-    suffix = "" if network == "online" else "_target"
-    obs = torch.randn(9, *model.observation_space.shape)
-    before = obs.clone()
-    with torch.no_grad():
-        if algorithm is DQN:
-            q_net = getattr(model, f"q_net{suffix}")
-            expected, networks = q_net(obs).amax(dim=1), [q_net]
-        else:
-            actor, critic = getattr(model, f"actor{suffix}"), getattr(model, f"critic{suffix}")
-            expected, networks = torch.cat(critic(obs, actor(obs)), dim=1).amin(dim=1), [actor, critic]
-        assert all(_flat_layers(each) is not None for each in networks)
-        value = reader_for(model, network)(model, obs, network, stream(0, "unused"))
-    assert torch.equal(value, expected)
-    assert torch.equal(obs, before)
-
-
-def test_a_network_that_is_not_plain_goes_the_long_way() -> None:
-    class WithDropout(BaseFeaturesExtractor):
-        def __init__(self, space: spaces.Box) -> None:
-            super().__init__(space, features_dim=4)
-            self.layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
-
-        def forward(self, obs: torch.Tensor) -> torch.Tensor:
-            return self.layers(obs)
-
-    model = DQN("MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": WithDropout}, **SMALL)
-    model.policy.set_training_mode(True)
-    read, obs = reader_for(model, "online"), torch.randn(9, 4)
-    assert _flat_layers(model.q_net) is None
-    with torch.no_grad():
-        assert torch.equal(
-            read(model, obs, "online", stream(0, "unused")), read(model, obs, "online", stream(0, "unused"))
-        )
-
-
 @pytest.mark.parametrize("terminal", ["zero", "keep"])
 @pytest.mark.parametrize("size", [64, 200])
-def test_in_few_operations_it_is_the_same_line(terminal: str, size: int) -> None:
+def test_it_is_the_line_whether_both_states_go_through_the_network_together_or_apart(terminal: str, size: int) -> None:
     model = filled("sb3 DQN")
     plain = sampled(model, size=size)
     shaped = sampled(shape(model, eta=1.5, terminal=terminal), size=size)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import copy
+import importlib
 import json
 import os
 import pickle
 import re
+import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,19 +27,16 @@ from bsrs import Linear, PerState, RandomDynamic, Static
 from bsrs.errors import BadInput
 from bsrs.sb3 import load, shape
 from bsrs.shaping import Seen, ShapeScale
-from sb3_twins import SMALL, algorithm, build, filled, parameters
+from sb3_twins import SMALL, algorithm, build, filled, parameters, rewards
+from support import ROOT
 
 
-def rewards(model: Any) -> torch.Tensor:
-    np.random.seed(0)  # noqa: NPY002 (what SB3 samples with)
-    return model.replay_buffer.sample(32).rewards
-
-
-def test_a_saved_model_loads_with_stable_baselines3_alone(tmp_path: Path) -> None:
+def test_a_saved_model_loads_with_stable_baselines3_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = shape(build("sb3 SAC"), eta=2.0).learn(100)
     model.save(tmp_path / "model.zip")
-    with pytest.warns(UserWarning, match="would continue to learn from unshaped rewards"):
+    with warnings.catch_warnings(action="error"):
         plain = SAC.load(tmp_path / "model.zip", env=gym.make("MountainCarContinuous-v0"))
+    assert "would continue to learn from unshaped rewards" in caplog.text
     assert (type(plain), type(plain.replay_buffer)) == (SAC, ReplayBuffer)
     for loaded, saved in zip(parameters(plain), parameters(model), strict=True):
         np.testing.assert_array_equal(loaded, saved)
@@ -95,7 +94,7 @@ class Globals:
         model.action_space = self.exploration
 
 
-QUICK_TARGET = {"DQN": {"target_update_interval": 20}, "TD3": {"tau": 0.05}, "SAC": {"tau": 0.05}}
+QUICK_TARGET = {"DQN": {"target_update_interval": 20}, "TD3": {"tau": 0.1}, "SAC": {"tau": 0.1}}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,8 @@ QUICK_TARGET = {"DQN": {"target_update_interval": 20}, "TD3": {"tau": 0.05}, "SA
 def test_save_load_continue(name: str, eta: Any, tmp_path: Path) -> None:
     """A loaded model continues exactly as the saved one does that was never interrupted."""
     options = {} if eta == "auto" else {"terminal": "keep", "network": "target"}
-    model = shape(filled(name, **QUICK_TARGET[name.split()[1]]), eta=eta, **options)
+    often = {"train_freq": 2} if eta == "auto" else {}  # it needs 16 batches for its observations
+    model = shape(filled(name, **QUICK_TARGET[name.split()[1]], **often), eta=eta, **options)
     model.learn(100, reset_num_timesteps=False)
     model.save(tmp_path / "model.zip")
     model.save_replay_buffer(tmp_path / "buffer.pkl")
@@ -120,11 +120,33 @@ def test_save_load_continue(name: str, eta: Any, tmp_path: Path) -> None:
     for uninterrupted, continued in zip(parameters(model), parameters(loaded), strict=True):
         np.testing.assert_array_equal(continued, uninterrupted)
     np.testing.assert_array_equal(loaded.replay_buffer.actions, model.replay_buffer.actions)
-    assert loaded.replay_buffer.shaper.state() == model.replay_buffer.shaper.state()
+    assert loaded.bsrs_shaper.state() == model.bsrs_shaper.state()
     if isinstance(eta, Follower):
-        assert model.replay_buffer.shaper.state()["scale"]["memory"]["updates"] == 10
-    if eta == "auto" and name == "sb3 DQN":  # the others' episodes are too long for three of them
-        assert model.replay_buffer.shaper.state()["scale"]["memory"]["share"] > 0
+        assert model.bsrs_shaper.state()["scale"]["memory"]["updates"] == 10
+    if eta == "auto":
+        assert model.bsrs_shaper.state()["looks"] >= 4
+
+
+def test_a_count_based_eta_is_saved_under_its_name_and_goes_on_counting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    CountBased = importlib.import_module("custom_eta").CountBased
+    model = shape(filled("sb3 DQN"), CountBased(scale=2.0)).learn(100, reset_num_timesteps=False)
+    model.save(tmp_path / "model.zip")
+    counts = sum(model.bsrs_shaper.state()["scale"]["memory"]["counts"])
+    assert counts == 16 * 10  # observations in batches
+    with pytest.raises(BadInput, match=r"a function: custom_eta:CountBased\(scale=2\.0\), which .* pass eta="):
+        load(tmp_path / "model.zip", DQN)
+    loaded = load(tmp_path / "model.zip", DQN, env=model.get_env(), eta=CountBased(scale=2.0))
+    loaded.load_replay_buffer(saved_buffer(model, tmp_path))
+    loaded.learn(100, reset_num_timesteps=False)
+    assert sum(loaded.bsrs_shaper.state()["scale"]["memory"]["counts"]) == 2 * counts
+
+
+def saved_buffer(model: Any, folder: Path) -> Path:
+    model.save_replay_buffer(folder / "buffer.pkl")
+    return folder / "buffer.pkl"
 
 
 @pytest.mark.parametrize(
@@ -165,11 +187,11 @@ def test_tables_are_stored(tmp_path: Path) -> None:
     ],
 )
 def test_functions_are_not_stored_and_must_be_given_again(name: str, function: Any, tmp_path: Path) -> None:
-    model = shape(filled("sb3 DQN"), **{name: function})
+    model = shape(filled("sb3 DQN"), **{"eta": 1.0, name: function})
     model.save(tmp_path / "model.zip")
     with pytest.raises(BadInput, match=f"pass {name}=... to load again"):
         load(tmp_path / "model.zip", DQN)
-    assert load(tmp_path / "model.zip", DQN, **{name: function}).bsrs_shaping == model.bsrs_shaping
+    assert load(tmp_path / "model.zip", DQN, **{name: function}).bsrs_shaper.settings == model.bsrs_shaper.settings
 
 
 def test_load_of_a_model_that_was_never_shaped(tmp_path: Path) -> None:
@@ -224,7 +246,7 @@ def test_a_file_with_code_in_it_is_refused_and_the_code_is_not_run(entry: str, s
         load(path, DQN)
     assert not target.exists()
     if entry == "not_needed":
-        assert load(path, DQN, custom_objects={entry: None}).bsrs_shaping.eta["end"] == 2.0
+        assert load(path, DQN, custom_objects={entry: None}).bsrs_shaper.settings.eta.end == 2.0
         assert not target.exists()
         load(path, DQN, trust=True)
         assert target.exists()  # the attack is a real one
@@ -334,8 +356,12 @@ def test_files_of_older_versions_are_read(saved: Path) -> None:
         "seed": 9,
     }
     model = load(edited(saved, lambda data: data.update(bsrs_shaping=old)), DQN)
-    assert (model.bsrs_shaping.network, model.bsrs_shaping.terminal, model.bsrs_shaping.seed) == ("target", "keep", 9)
-    assert model.replay_buffer.shaper.eta() == 0.7
+    assert (
+        model.bsrs_shaper.settings.network,
+        model.bsrs_shaper.settings.terminal,
+        model.bsrs_shaper.settings.seed,
+    ) == ("target", "keep", 9)
+    assert model.bsrs_shaper.shaper.etas(0) == [0.7]
 
 
 def test_what_an_eta_remembers_must_be_plain(tmp_path: Path) -> None:

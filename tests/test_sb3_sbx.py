@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bsrs.errors import BadInput
-from bsrs.sb3 import load, shape
+from bsrs.sb3 import load, shape, value
 from sb3_twins import JAX, build, feed_by_hand, filled, parameters, potential_seed, train
 
 # Tiny networks for a few steps: most of the time goes into compiling, which need not be thorough.
@@ -128,12 +128,11 @@ def test_eta_zero_is_the_plain_model_bit_for_bit_over_1000_steps(name: str) -> N
 def test_save_load_continue(tmp_path: Any) -> None:
     model = shape(build("sbx DQN"), eta=2.0).learn(100)
     model.save(tmp_path / "model.zip")
-    with pytest.warns(UserWarning, match="unshaped rewards"):
-        assert type(sbx.DQN.load(tmp_path / "model.zip")) is sbx.DQN
+    assert type(sbx.DQN.load(tmp_path / "model.zip")) is sbx.DQN
     with pytest.raises(BadInput, match="SB3's format can execute code"):
         load(tmp_path / "model.zip", sbx.DQN)  # SBX pickles functions of JAX
     loaded = load(tmp_path / "model.zip", sbx.DQN, env=model.get_env(), trust=True)
-    assert loaded.bsrs_shaping == model.bsrs_shaping
+    assert loaded.bsrs_shaper.settings == model.bsrs_shaper.settings
     loaded.learn(100, reset_num_timesteps=False)
     assert loaded.num_timesteps == 200
 
@@ -145,9 +144,19 @@ def test_target_networks_of_sbx() -> None:
         shape(build("sbx CrossQ"), network="target")
 
 
-@pytest.mark.parametrize("name", ["sbx DQN", "sbx SAC"])
-def test_auto_compares_both_networks(name: str) -> None:
-    period = {"target_update_interval": 25} if name.endswith("DQN") else {"tau": 0.04}
-    model = shape(build(name, train_freq=100, **period), eta="auto").learn(300)
-    memory = model.replay_buffer.shaper.state()["scale"]["memory"]
-    assert memory["share"] > 0 if name.endswith("DQN") else memory["share"] == 0  # one episode is no evidence
+@pytest.mark.parametrize("name", ["sbx DQN", "sbx TQC"])
+def test_auto_watches_the_movement_of_values(name: str) -> None:
+    period = {"target_update_interval": 25} if name.endswith("DQN") else {"tau": 0.2}
+    model = shape(build(name, train_freq=20, gradient_steps=10, **period), eta="auto").learn(700)
+    state = model.bsrs_shaper.state()
+    assert state["size"] >= 256
+    assert state["looks"] > 2
+    assert len(state["scale"]["memory"]["value"]) == 256
+
+
+def test_value_reads_the_networks_of_sbx() -> None:
+    model = filled("sbx DQN")
+    obs = np.stack([model.observation_space.sample() for _ in range(3)])
+    by_hand = max_q(model, obs)
+    np.testing.assert_allclose(value(model, obs), by_hand, rtol=1e-5)
+    assert value(model, obs[0]) == pytest.approx(float(by_hand[0]), rel=1e-5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bsrs.sb3 import shape
-from sb3_twins import BY_HAND, TORCH, build, feed_by_hand, filled, parameters, train
+from sb3_twins import BY_HAND, TORCH, build, feed_by_hand, filled, parameters, sampled, train
 
 
 @pytest.mark.parametrize("name", TORCH)
@@ -42,23 +42,17 @@ def test_reading_v_leaves_modes_statistics_and_random_streams_alone(name: str) -
     model = filled(name)
     model.policy.set_training_mode(True)
     before = _state_of(model)
-    sampled = _sample(model, seed=5)
+    plain = sampled(model, 16, seed=5)
     after_plain = torch.random.get_rng_state()
     shape(model, eta=1.5)
-    shaped = _sample(model, seed=5)
+    shaped = sampled(model, 16, seed=5)
     assert torch.equal(torch.random.get_rng_state(), after_plain)
     assert _state_of(model) == before
-    assert not torch.equal(shaped.rewards, sampled.rewards)
+    assert not torch.equal(shaped.rewards, plain.rewards)
     for field in ("observations", "actions", "next_observations", "dones"):
-        assert torch.equal(getattr(shaped, field), getattr(sampled, field))
+        assert torch.equal(getattr(shaped, field), getattr(plain, field))
     assert not shaped.rewards.requires_grad
     assert shaped.rewards.dtype == torch.float32
-
-
-def _sample(model: Any, seed: int) -> Any:
-    np.random.seed(seed)  # noqa: NPY002 (what SB3 samples with)
-    torch.manual_seed(seed)
-    return model.replay_buffer.sample(16)
 
 
 def _state_of(model: Any) -> tuple[list[bool], list[list[float]]]:
@@ -82,7 +76,7 @@ def _rewards(model: Any, network: str) -> torch.Tensor:
     from bsrs.sb3 import unshape
 
     shape(model, eta=1.0, network=network)
-    rewards = _sample(model, seed=5).rewards
+    rewards = sampled(model, 16, seed=5).rewards
     unshape(model)
     return rewards
 
@@ -95,7 +89,7 @@ def _copy_online_to_target(model: Any) -> None:
 
 def test_two_seeds_draw_different_actions_for_v_and_one_seed_repeats() -> None:
     def rewards(seed: int) -> torch.Tensor:
-        return _sample(shape(filled("sb3 SAC"), eta=1.0, seed=seed), seed=5).rewards
+        return sampled(shape(filled("sb3 SAC"), eta=1.0, seed=seed), 16, seed=5).rewards
 
     torch.testing.assert_close(rewards(0), rewards(0), rtol=0, atol=0)
     assert not torch.equal(rewards(0), rewards(1))

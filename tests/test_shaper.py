@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from bsrs import Bootstrapped, Constant, Linear, RandomDynamic, Shaping, shaped_reward
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import BadInput
 from bsrs.shaping import Memory, Seen, Shaper, ShapeScale
 from small_agents import RUN, advance, started
 
@@ -115,7 +113,7 @@ def test_a_scale_that_learns_sees_every_second_batch() -> None:
     zeros, ones = np.zeros((3, 4)), np.stack([np.full(4, 0.0), np.full(4, 10.0), np.full(4, 1.0)])
     for _ in range(4):
         shaper.update(zeros, ones, ones, terminated=zeros, step=1)
-    assert shaper.in_force(1) == pytest.approx([0.81, 2 * 0.45**2, 0.5])
+    assert [line["eta"] for line in shaper.in_force(1)] == pytest.approx([0.81, 2 * 0.45**2, 0.5])
     other = Shaper([Shaping(Falling()), Shaping(Falling(2.0)), Shaping(0.5)])
     for member in range(3):
         other.load_state(shaper.state(member), member)
@@ -141,12 +139,13 @@ def test_a_scale_that_learns_resumes_bit_for_bit(algorithm: str, members: int) -
     advance(loop, 71)
     states = [loop.state(p) for p in range(members)]
     resumed_loop, resumed = started(of, Shaping(Falling()))
-    resumed_loop.load_state(states)
+    for p, state in enumerate(states):
+        resumed_loop.load_state(p, state)
     for one in (loop, resumed_loop):
         advance(one, 70)
     assert agent.metrics() == resumed.metrics()
-    shapers = [one.population.shaper for one in (agent, resumed)]
-    assert shapers[0].in_force(141) == shapers[1].in_force(141) != [1.0] * members
+    shapers = [one.shaper for one in (agent, resumed)]
+    assert shapers[0].in_force(141) == shapers[1].in_force(141) != [{"eta": 1.0}] * members
     for p in range(members):
         ours, theirs = (one.policy(p).tensors for one in (agent, resumed))
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -161,9 +160,10 @@ def test_a_member_with_a_scale_that_learns_learns_as_it_does_alone(algorithm: st
         loop, agent = started(list(some), Shaping(Falling()))
         advance(loop, 100)
         for _ in range(40):
-            agent.gradient_step(agent.sample(), step=100)
+            agent.updates += 1
+            agent.train_on(agent.sample(), 100)
         agents.append(agent)
-    together, alone = (agent.population.shaper.in_force(100)[0] for agent in agents)
+    together, alone = (agent.shaper.in_force(100)[0]["eta"] for agent in agents)
     assert together == pytest.approx(alone, rel=1e-5)
     assert together < 0.2
 
@@ -177,22 +177,11 @@ def test_the_eta_in_force_is_recorded() -> None:
 # ---- what is given in Python takes the place of the config
 
 
-@pytest.mark.parametrize(
-    "fields", [{"control": "rescaled"}, {"potential": "random"}, {"potential": "static"}, {"parts": "c"}, {"eta": 3.0}]
-)
-def test_a_given_shaping_takes_the_place_of_the_config_everywhere(fields: dict[str, Any]) -> None:
+def test_a_given_shaping_takes_the_place_of_the_config() -> None:
     agents = []
-    for extra in ({}, fields):
-        loop, agent = started([config("dqn", **{"eta": 1.0, **extra})], Shaping(0.5))
+    for eta in (1.0, 3.0, "auto"):
+        loop, agent = started([config("dqn", eta=eta)], Shaping(0.5))
         advance(loop, 60)
-        agents.append(agent)
-    ours, theirs = (agent.policy(0).tensors for agent in agents)
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_parts_need_one_number_for_eta() -> None:
-    own: Callable[..., Any] = lambda step, state: state[..., 0]  # noqa: E731
-    from bsrs.agents.members import MemberTargets
-
-    with pytest.raises(BadInput, match="eta depends on the state"):
-        MemberTargets([config("dqn", parts="c")], Shaper([Shaping(own)]), torch.device("cpu"))  # type: ignore[list-item]
+        agents.append(agent.policy(0).tensors)
+    for other in agents[1:]:
+        assert all(torch.equal(agents[0][name], tensor) for name, tensor in other.items())

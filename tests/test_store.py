@@ -16,6 +16,7 @@ import torch
 
 from bsrs.agents.agent import State
 from bsrs.config.agents import DQNConfig
+from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint, read_config, read_metrics, read_model, read_result
 from bsrs.store.files import Lines
@@ -35,12 +36,18 @@ def opened(folder: Path, config: DQNConfig = CONFIG, resume: bool = False) -> Ru
     return Run(folder, config, resume=resume)
 
 
+def save(run: Run, state: State) -> None:
+    run.prepare(state)
+    run.commit()
+    run.forget()
+
+
 def stopped_run(folder: Path) -> None:
     """A run that was stopped after a checkpoint and one more record."""
     run = opened(folder)
     run.load()
     run.append({"kind": "train", "step": 50})
-    run.save(STATE)
+    save(run, STATE)
     run.append({"kind": "train", "step": 60})
     run.close()
 
@@ -49,10 +56,10 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     run = opened(tmp_path)
     assert run.load() is None
     run.append({"kind": "train", "step": 1, "loss": float("nan")})
-    run.save(STATE)
+    save(run, STATE)
     run.finish(Outcome("finished", 100, 7.5), POLICY)
     run.close()
-    assert read_config(tmp_path) == CONFIG
+    assert read_config(tmp_path) == RunSettings.of(CONFIG)
     assert read_metrics(tmp_path) == [{"kind": "train", "step": 1, "loss": None}]
     result = read_result(tmp_path)
     assert result is not None
@@ -90,7 +97,7 @@ def test_the_tensorboard_files_hold_the_records(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"eta": 0.7}, "holds another run .*eta 0.5, not 0.7"),
-        ({}, "unfinished: continue it with --resume"),
+        ({}, "unfinished; choose another folder, or let it resume"),
     ],
 )
 def test_a_folder_with_a_run_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
@@ -169,8 +176,9 @@ def test_a_damaged_checkpoint_is_said_to_be(tmp_path: Path, file: str, damage: s
     else:
         path.write_bytes(content[: len(content) // 2] if damage == "truncated" else content[:-3] + b"xyz")
     run = opened(tmp_path, resume=True)
-    with pytest.raises(BadInput, match=r"checkpoint|damaged"):
+    with pytest.raises(BadInput, match=r"checkpoint|damaged"), pytest.warns(UserWarning, match="starts again"):
         run.load()
+    assert run.load() is None  # it is out of the way
     run.close()
 
 
@@ -214,8 +222,9 @@ def test_a_save_killed_at_any_step_leaves_a_whole_checkpoint_and_can_be_repeated
         except Killed:
             steps += 1
         killer.left = None
-        loaded = checkpoint.load(folder)
-        assert loaded is not None
+        found = checkpoint.latest(folder)
+        assert found is not None
+        loaded = checkpoint.load(found)
         assert torch.equal(loaded[0].tensors["w"], STATE.tensors["w"])
         assert loaded[1]["version"] in (last, last + 1)
         last = loaded[1]["version"]
@@ -268,8 +277,6 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path: Path, monkeypatch: pyte
     run = opened(tmp_path, resume=True)
     run.load()
     with pytest.raises(BadInput, match="no space left"):
-        run.save(dataclasses.replace(STATE, info={"step": 99}))
+        save(run, dataclasses.replace(STATE, info={"step": 99}))
     run.close()
-    loaded = checkpoint.load(tmp_path / "checkpoint")
-    assert loaded is not None
-    assert loaded[0].info["step"] == 50
+    assert checkpoint.load(tmp_path / "checkpoint")[0].info["step"] == 50

@@ -10,9 +10,9 @@ import pytest
 
 from bsrs.cli import main
 from bsrs.config.algorithms import preset
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.errors import BadInput
-from bsrs.store.read import folder_name
 from bsrs.sweep import measure
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import SCALES, describe, expand, members, read_sweep, sweep_presets, tasks_left
@@ -136,11 +136,11 @@ def test_the_estimate_counts_what_is_left(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_measurement_times_random_play_and_learning(
     learning_starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bsrs.agents.dqn import DQNAgent
+    from bsrs.kernels.dqn import DQNKernel
 
     learned = []
-    real = DQNAgent.gradient_step
-    monkeypatch.setattr(DQNAgent, "gradient_step", lambda *args: learned.append(1) or real(*args))
+    real = DQNKernel.train
+    monkeypatch.setattr(DQNKernel, "train", lambda *args: learned.append(1) or real(*args))
     fields = {"learning_starts": learning_starts, "steps": 20_000, "train_freq": 1, "gradient_steps": 1}
     task = tasks_left(expand(small_sweep(fields=fields)), tmp_path, OPTIONS)[0]
     assert measure.step_seconds(task, 0.0) > 0
@@ -180,7 +180,7 @@ def test_populations_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert members(config, 60, SweepOptions(workers=2)) == 1
 
 
-def test_an_interrupted_sweep_keeps_its_populations(tmp_path: Path) -> None:
+def test_what_an_interrupted_sweep_has_left_uses_all_workers(tmp_path: Path) -> None:
     configs = expand(small_sweep(eta=(0.0, 0.5, 1.0), seeds=2))
     options = SweepOptions(workers=2, tensorboard=False)
     first, second = tasks_left(configs, tmp_path, options)
@@ -188,7 +188,9 @@ def test_an_interrupted_sweep_keeps_its_populations(tmp_path: Path) -> None:
         "6 runs to train in 2 populations of up to 3 members, 2 local workers"
     )
     assert work(first).how == "done"
-    assert tasks_left(configs, tmp_path, options) == [second]
+    left = tasks_left(configs, tmp_path, options)
+    assert [config for task in left for config in task.configs] == list(second.configs)
+    assert [len(task.configs) for task in left] == [2, 1]
 
 
 def test_dry_run_prints_the_runs_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from bsrs.config.settings import folder_name
 from bsrs.errors import BadInput
-from bsrs.store.files import DiskFull
 from bsrs.store.lock import Busy, Lock, is_held
-from bsrs.store.read import folder_name
 from bsrs.store.table import list_runs, read_records
 from bsrs.sweep.conduct import run_sweep, run_tasks, sweep_folder
 from bsrs.sweep.executors.local import LocalExecutor
 from bsrs.sweep.plan import expand, tasks_left
+from bsrs.writing import DiskFull
 from sweeping import OPTIONS, HereExecutor, Notes, begin, finished, metrics, small_sweep
 
 SWEEP = small_sweep()
@@ -108,7 +108,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (strange / "thesis.tex").write_text("years of work")
     summary = run_sweep(expand(SWEEP), tmp_path, OPTIONS, HereExecutor())
     assert "holds thesis.tex but no run" in summary.problems[strange.name]
-    assert sorted(path.name for path in strange.iterdir()) == ["lock", "thesis.tex"]
+    assert sorted(path.name for path in strange.iterdir()) == ["thesis.tex"]
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_interrupted_at_the_keyboard(tmp_path: Path) -> None:
         said = sweep.communicate(timeout=60)[1]
     assert sweep.returncode == 130
     assert said.splitlines()[-1] == "bsrs: interrupted"
-    assert [status.state for status in list_runs(tmp_path)] == ["stopped"]
+    assert [status.state for status in list_runs(tmp_path)] == ["interrupted"]
 
 
 def _wait_until(condition: object) -> None:

@@ -22,8 +22,8 @@ submitit = pytest.importorskip("submitit")
 
 # Long enough that no run ends before `scancel` takes effect, at a learning rate with which none diverges.
 SWEEP = (
-    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 20000 --learning-starts 100 --learning-rate 1e-5"
-    " --batch-size 16 --hidden 16 --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 200"
+    "sweep dqn --env CartPole-v1 --eta 0 0.5 1 --steps 90000 --learning-starts 100 --learning-rate 1e-5"
+    " --batch-size 16 --hidden 16 --log-every 50 --eval-every 1000 --eval-episodes 2 --checkpoint-every 500"
     " --no-tensorboard"
 )
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from bsrs.agents.diagnostics import Diagnostics
+from bsrs.agents.metrics import Metrics
 from bsrs.config.algorithms import preset
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
@@ -96,14 +96,14 @@ def test_evaluation_steps_what_runs_and_scores_as_if_it_stepped_all(env: str, mo
     expected, lengths = [], 0
     for p in range(2):
         envs = make(env, 6, stream_seed(configs[p].seed, "eval"), training=False)
-        obs, played = envs.reset(), {}
-        while len(played) < 6:
-            step = envs.step(agent.greedy(np.stack([obs] * 2))[p])
-            obs = step.obs
-            for i, score, length in zip(step.episode_env, step.episode_return, step.episode_length, strict=True):
-                if i not in played:
-                    played[i], lengths = score, lengths + length
-        expected.append([played[i] for i in range(6)])
+        scores, running = np.zeros(6), np.ones(6, bool)
+        envs.reset()
+        while running.any():
+            envs.step(agent.greedy(np.stack([envs.buffers.obs] * 2))[p])
+            scores += envs.buffers.reward * running
+            lengths += int(running.sum())
+            running &= ~(envs.buffers.terminated | envs.buffers.truncated)
+        expected.append(scores.tolist())
     steps = []
     step_some = Envs.step_some
     monkeypatch.setattr(Envs, "step_some", lambda *args: steps.append(len(args[1])) or step_some(*args))
@@ -122,9 +122,10 @@ def test_evaluation_ends_where_the_policy_plays_forever(monkeypatch: pytest.Monk
 
 def test_more_envs_take_as_many_steps_and_updates() -> None:
     one, four = (DQN(small(n_envs=n, eval_every=0)).learn() for n in (1, 4))
-    updates = [next(iter(learner.agent.optimizer.state.values()))["step"].item() for learner in (one, four)]
-    assert updates == [88, 88]  # every 4th of 400 steps, after the first 50
-    assert len(four.agent.population.replays[0]) == 200
+    assert [learner.agent.updates for learner in (one, four)] == [88, 88]  # every 4th of 400 steps, after the first 50
+    steps = [next(iter(learner.agent.optimizer.state.values()))["step"].item() for learner in (one, four)]
+    assert steps == [88, 88]
+    assert len(four.agent.replay) == 200
 
 
 def test_a_member_learns_in_company_as_it_does_alone() -> None:
@@ -155,7 +156,7 @@ def numbers(line: dict[str, Any]) -> dict[str, float]:
 @pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout-v0", "PongNoFrameskip-v4"])
 def test_stopped_and_resumed_is_bit_identical(env: str, tmp_path: Path) -> None:
     """The loop breaks down between two checkpoints; the run that goes on ends with the same bytes."""
-    atari = {"steps": 250, "eval_every": 0, "eval_episodes": 1, "atari_network": "small"}
+    atari = {"steps": 250, "eval_every": 0, "eval_episodes": 1, "network": "small"}
     config = small(env, **(atari if env.startswith("Pong") else {}))
     options = dataclasses.replace(QUIET, checkpoint_every=90)
     run([config], [tmp_path / "whole"], options)
@@ -263,7 +264,7 @@ def test_a_dead_network_is_told_of() -> None:
     configs = [small(seed=0), small(seed=1)]
     agent = make_agent(configs)
     with torch.no_grad():
-        agent.online.layers[0][1][1] = -1e6
+        agent.online.each[1][0].bias.fill_(-1e6)
     recorders = [Records(), Records()]
     with pytest.warns(
         UserWarning, match="CartPole-v1, seed 1, step 100: its network gives every state the same"
@@ -299,22 +300,25 @@ def test_json_of_metrics_has_no_nan(tmp_path: Path) -> None:
 def test_what_updates_saw_is_the_same_after_a_checkpoint_at_any_of_them() -> None:
     """Means of 40 updates, against NumPy's, and to the last bit against those of members put back after 1, 32 or 35."""
 
-    def fresh() -> Diagnostics:
-        return Diagnostics(["value", "square"], lambda value, other: (value, other.square()), 2, 0.9)
+    def fresh() -> Metrics:
+        return Metrics(["square", "value"], 2, 0.9, torch.device("cpu"))
+
+    def add(metrics: Metrics, value: torch.Tensor, other: torch.Tensor) -> None:
+        metrics.add(value, other.square().mean(dim=-1))
 
     seen = torch.randn(40, 2, 2, 7, generator=torch.Generator().manual_seed(0))  # updates, tensors, members, rows
     whole = fresh()
     for update in seen:
-        whole.add(*update)
+        add(whole, *update)
     expected = whole.read()
-    means = np.stack([seen[:, 0].mean(dim=(0, 2)), seen[:, 1].square().mean(dim=(0, 2))], axis=1)
-    np.testing.assert_allclose([[each["value"], each["square"]] for each in expected], means, rtol=1e-5)
+    means = np.stack([seen[:, 1].square().mean(dim=(0, 2)), seen[:, 0].mean(dim=(0, 2))], axis=1)
+    np.testing.assert_allclose([[each["square"], each["value"]] for each in expected], means, rtol=1e-5)
     for stop in (1, 32, 35):
         first, second = fresh(), fresh()
         for update in seen[:stop]:
-            first.add(*update)
+            add(first, *update)
         for member in range(2):
             second.load_state(member, first.state(member))
         for update in seen[stop:]:
-            second.add(*update)
+            add(second, *update)
         assert second.read() == expected

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 IMPORTED = """
     bsrs.cli.flags bsrs.cli.results bsrs.cli.tabular bsrs.cli.training
-    bsrs.learners bsrs.play bsrs.report bsrs.reproduce.experiments bsrs.run bsrs.store.table bsrs.sweep.conduct
+    bsrs.learners bsrs.play bsrs.report experiments.experiments bsrs.run bsrs.store.table bsrs.sweep.conduct
     bsrs.sweep.measure bsrs.agents.dqn bsrs.agents.td3 bsrs.agents.sac duckdb jinja2 pandas plotly.offline
     torch._dynamo tyro PIL.Image
 """.split()

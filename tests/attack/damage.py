@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attack.calls import bsrs, call, in_child
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.rng import stream
-from bsrs.store.read import folder_name
 from bsrs.sweep.plan import expand
 from bsrs.sweep.tasks import Task, work
 from sweeping import begin, small_sweep

@@ -15,11 +15,9 @@ import numpy as np
 
 from attack.calls import Ended, bsrs, call, in_child, stopped
 from attack.damage import FIRST, SECOND
-from bsrs.config.algorithms import find_algorithm
-from bsrs.config.base import identity_of
+from bsrs.config.settings import RunSettings, folder_name
 from bsrs.rng import stream
 from bsrs.store.files import checksum, read_bytes, write_json
-from bsrs.store.read import folder_name
 from sweeping import HereExecutor
 
 WORDS = """
@@ -337,7 +335,7 @@ def _reseal(run: Path) -> None:
     config = run / "config.json"
     try:
         content = json.loads(read_bytes(config))  # it may be a pipe by now
-        content["identity"] = identity_of(find_algorithm(content["algorithm"]).config_class, content["config"])
+        content["identity"] = RunSettings.read(content["algorithm"], content["config"]).identity
         config.write_text(json.dumps(content))
     except Exception:
         return

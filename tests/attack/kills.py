@@ -19,6 +19,7 @@ from typing import Any
 from attack.calls import stopped
 from bsrs.config.sweep import SweepConfig, SweepOptions
 from bsrs.rng import stream
+from bsrs.run import make_agent
 from bsrs.store import read_run
 from bsrs.store.lock import is_held
 from bsrs.sweep.conduct import run_sweep
@@ -34,11 +35,21 @@ FIELDS = {
     "gradient_steps": 1,
     "log_every": 30,
     "eval_every": 120,
-    "eval_episodes": 1,
+    "eval_episodes": 2,
     "hidden": [8],
 }
-SWEEP = SweepConfig(algorithm="dqn", env=("CartPole-v1",), eta=(0.0, 1.0), fields=FIELDS)
-OPTIONS = SweepOptions(workers=2, members=1, checkpoint_every=50, tensorboard=False)
+CONTINUOUS = {**FIELDS, "steps": 120, "eval_every": 60, "eval_episodes": 1}
+ETAS = (0.0, 1.0)
+SWEEPS = {
+    "dqn": SweepConfig(algorithm="dqn", env=("CartPole-v1",), eta=ETAS, seeds=2, fields=FIELDS),
+    "td3": SweepConfig(algorithm="td3", env=("Pendulum-v1",), eta=ETAS, fields=CONTINUOUS),
+    "sac": SweepConfig(algorithm="sac", env=("Pendulum-v1",), eta=ETAS, fields=CONTINUOUS),
+    # One of two members diverges: its run ends before the other's.
+    "diverging dqn": SweepConfig(
+        algorithm="dqn", env=("CartPole-v1",), eta=(0.0, 1e6), fields={**FIELDS, "learning_rate": 1.0}
+    ),
+}
+MEMBERS = (1, 2, 2, 4)
 EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
 MOST_EVENTS = 160
 
@@ -58,8 +69,13 @@ class Killer:
             os.killpg(0, signal.SIGKILL)
 
 
-def sweep(root: Path, killer: Killer | None = None, event: int = -1) -> int:
-    """Start the sweep in a new process group, which ends at the file event of that number; the group."""
+def options(members: int) -> SweepOptions:
+    return SweepOptions(workers=2, members=members, checkpoint_every=40, tensorboard=False)
+
+
+def sweep(root: Path, name: str, members: int, killer: Killer | None = None, event: int = -1) -> int:
+    """Start the sweep of that name, in populations of so many members: in a new process group, which ends at the file
+    event of that number. Return the group."""
     child = os.fork()
     if child:
         return child
@@ -69,8 +85,8 @@ def sweep(root: Path, killer: Killer | None = None, event: int = -1) -> int:
             os.dup2(nothing.fileno(), 2)
         if killer is not None:
             killer.root, killer.left = str(root), event
-        run_sweep(expand(SWEEP), root, OPTIONS, LocalExecutor(2, start_method="fork"))
-        os._exit(0)
+        ended = run_sweep(expand(SWEEPS[name]), root, options(members), LocalExecutor(2, start_method="fork"))
+        os._exit(3 if ended.problems else 0)
     finally:
         os._exit(1)
 
@@ -95,9 +111,9 @@ def remains(root: Path) -> dict[str, bytes]:
         for n in ("metrics.jsonl", "model.safetensors")
         for p in root.glob(f"*/{n}")
     }
-    for folder in sorted(root.glob("dqn-*")):
-        run = read_run(folder)
-        kept[folder.name] = f"{run.outcome} {run.step} {run.score} {run.sealed}".encode()
+    for folder in sorted(path.parent for path in root.glob("*/config.json")):
+        run, files = read_run(folder), sorted(path.name for path in folder.iterdir())
+        kept[folder.name] = f"{run.outcome} {run.step} {run.score} {run.sealed} {files}".encode()
     return kept
 
 
@@ -107,25 +123,38 @@ def attack(kills: int, seed: int = 0, forkserver: int = 0) -> tuple[Counter[str]
     counts: Counter[str] = Counter()
     differences: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        assert wait(sweep(Path(folder) / "undisturbed")) == 0
-        length = time.monotonic() - began
-        expected = remains(Path(folder) / "undisturbed")
-        assert len(expected) == 6
+        for study in SWEEPS.values():
+            make_agent(expand(study)[:1])  # compiled code is loaded here once, and not in every process
+        alone = {name: _undisturbed(Path(folder) / name, name) for name in SWEEPS}
         for number, how in enumerate(_kinds(rng)):
             if counts.total() >= kills or stopped():
                 break
-            root = Path(folder) / str(number)
-            _live(root, how, counts, killer, rng, length)
-            differences += _compare(root, expected, how)
+            name, members = str(rng.choice(list(SWEEPS))), int(rng.choice(MEMBERS))
+            root, (expected, length) = Path(folder) / str(number), alone[name]
+            what = f"{name}, {'in populations' if members > 1 else 'alone'}, {how}"
+            _live(root, name, members, how, counts, killer, rng, length)
+            differences += _compare(root, expected, what)
             if number % 10 == 0:
                 print(f"{counts.total():,} kills, {len(differences)} differences", file=sys.stderr, flush=True)
             subprocess.run(["rm", "-rf", root], check=True)
         for number in range(forkserver):
             root = Path(folder) / f"forkserver-{number}"
-            _real_workers(root, counts, rng, whole=number % 2 == 0)
-            differences += _compare(root, expected, "forkserver")
+            _real_workers(root, counts, rng, members=1 + number // 2 % 2, whole=number % 2 == 0)
+            differences += _compare(root, alone["dqn"][0], "forkserver")
     return counts, differences
+
+
+def _undisturbed(root: Path, name: str) -> tuple[dict[str, bytes], float]:
+    """What a sweep leaves whose runs are trained alone, and how long it takes. Populations must leave the same."""
+    began = time.monotonic()
+    assert wait(sweep(root, name, 1)) == 0
+    length, expected = time.monotonic() - began, remains(root)
+    assert len(expected) == 3 * len(expand(SWEEPS[name]))
+    assert any(b"diverged" in content for content in expected.values()) == (name == "diverging dqn")
+    together = root.with_name(f"{name} together")
+    assert wait(sweep(together, name, 4)) == 0
+    assert not _compare(together, expected, name)
+    return expected, length
 
 
 def _kinds(rng: Any) -> Iterator[str]:
@@ -138,22 +167,25 @@ def _compare(root: Path, expected: dict[str, bytes], how: str) -> list[str]:
     return [f"{how}: {name}" for name in sorted({*found, *expected}) if found.get(name) != expected.get(name)]
 
 
-def _live(root: Path, how: str, counts: Counter[str], killer: Killer, rng: Any, length: float) -> None:
+def _live(
+    root: Path, name: str, members: int, how: str, counts: Counter[str], killer: Killer, rng: Any, length: float
+) -> None:
     """Start the sweep and kill it up to ten times, then let it come to its end."""
+    what = f"{name}, {'in populations' if members > 1 else 'alone'}, {how}"
     for _ in range(10):
         event = int(rng.integers(MOST_EVENTS)) if how == "event" else -1
-        group = sweep(root, killer, event)
+        group = sweep(root, name, members, killer, event)
         if how != "event":
             time.sleep(float(rng.uniform(0.2, 1.0)) * length)
             _kill(root, how, group)
         code = wait(group)
         let_go(root)
         if code == 0:
-            counts["worker"] += how == "worker"
+            counts[what] += how == "worker"
             return
-        assert code == -signal.SIGKILL, f"{how}: exit code {code}"
-        counts[how] += 1
-    assert wait(sweep(root)) == 0
+        assert code == -signal.SIGKILL, f"{what}: exit code {code}"
+        counts[what] += 1
+    assert wait(sweep(root, name, members)) == 0
 
 
 def _kill(root: Path, how: str, group: int) -> None:
@@ -175,11 +207,11 @@ def _worker(root: Path) -> int | None:
     return None
 
 
-def _real_workers(root: Path, counts: Counter[str], rng: Any, whole: bool) -> None:
+def _real_workers(root: Path, counts: Counter[str], rng: Any, members: int, whole: bool) -> None:
     """The command itself with its real workers, killed while they train."""
     settings = [word for name, value in FIELDS.items() for word in (f"--{name.replace('_', '-')}", *_words(value))]
-    words = ["sweep", "dqn", "--env", "CartPole-v1", "--eta", "0", "1", "--members", "1", "--no-tensorboard", *settings]
-    words += ["--checkpoint-every", "50", "--workers", "2", "--out", str(root)]
+    words = ["sweep", "dqn", "--env", "CartPole-v1", "--eta", "0", "1", "--seeds", "2", "--no-tensorboard", *settings]
+    words += ["--members", str(members), "--checkpoint-every", "40", "--workers", "2", "--out", str(root)]
     with subprocess.Popen(
         [sys.executable, "-m", "bsrs", *words],
         stderr=subprocess.DEVNULL,
@@ -192,7 +224,7 @@ def _real_workers(root: Path, counts: Counter[str], rng: Any, whole: bool) -> No
         _kill(root, "moment" if whole else "worker", process.pid)
         counts["real workers, whole group" if whole else "real workers, one"] += process.wait() != 0 or not whole
     let_go(root)
-    assert wait(sweep(root)) == 0
+    assert wait(sweep(root, "dqn", members)) == 0
 
 
 def _words(value: Any) -> list[str]:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "SDL_VIDEODRIVER"):
     os.environ.setdefault(name, "dummy" if name.startswith("SDL") else "1")
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]  # tests, and experiments
 
-from attack import damage, fuzz, kills  # noqa: E402
+from attack import damage, fuzz, kills, pickles  # noqa: E402
 from attack.calls import import_everything, stop_when_told  # noqa: E402
 
 
@@ -33,6 +33,8 @@ def main(short: bool, parts: list[str]) -> int:
             _take(damage.attack(root, every=number["every"]), counts, wrong)
         if "fuzz" in parts:
             _take(fuzz.attack(root, number["inputs"], number["seed"]), counts, wrong)
+    if "pickles" in parts:
+        _take(pickles.attack(number["pickles"], number["seed"]), counts, wrong)
     if "kills" in parts:
         killed, differences = kills.attack(number["kills"], number["seed"], forkserver=number["forkserver"])
         counts += Counter({f"kills, {how}": times for how, times in killed.items()})
@@ -48,8 +50,8 @@ def main(short: bool, parts: list[str]) -> int:
     return 1 if wrong else 0
 
 
-FULL = {"kills": 1_000, "forkserver": 20, "inputs": 10_000, "every": 1, "seed": 0}
-SHORT = {"kills": 25, "forkserver": 0, "inputs": 60, "every": 14, "seed": 0}
+FULL = {"kills": 1_000, "forkserver": 20, "inputs": 10_000, "every": 1, "pickles": 500, "seed": 0}
+SHORT = {"kills": 25, "forkserver": 0, "inputs": 60, "every": 14, "pickles": 30, "seed": 0}
 
 
 def _take(found: tuple[Counter[str], list[str]], counts: Counter[str], wrong: list[str]) -> None:
@@ -60,4 +62,4 @@ def _take(found: tuple[Counter[str], list[str]], counts: Counter[str], wrong: li
 if __name__ == "__main__":
     arguments = [word for word in sys.argv[1:] if word[0] != "-" and "=" not in word]
     FULL |= {name: int(value) for name, _, value in (w.partition("=") for w in sys.argv[1:] if "=" in w)}
-    sys.exit(main("--short" in sys.argv, arguments or ["damage", "fuzz", "kills"]))
+    sys.exit(main("--short" in sys.argv, arguments or ["damage", "fuzz", "pickles", "kills"]))
