@@ -17,6 +17,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/check_words.py
 
 # The long form of tests/test_attack.py: about half an hour of one core.
 attack: $(VENV)/.dev
