@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from bsrs.naming import is_object_name, name_of, object_named
 from bsrs.potentials import as_potential, potential_setting
 from bsrs.scales import Custom, Linear, PerState, Piecewise, ShapeScale, as_scale, scale_setting
 from bsrs.shaping import RandomDynamic, Seen, Shaper, Shaping, Static
+from dying import train_and_die
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = {"steps": 300, "learning_starts": 100, "eval_every": 0, "log_every": 100, "eval_episodes": 1}
@@ -294,11 +293,7 @@ def test_a_count_based_eta_is_killed_resumed_and_listed_under_its_name(at_exampl
     words = [*COMMANDS[algorithm].split(), "--checkpoint-every", "100", "--eval-every", "0", "--log-every", "50"]
     words += ["--eval-episodes", "1", "--no-tensorboard"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen([sys.executable, "-m", "bsrs", *words, "--out", str(killed)], stderr=subprocess.DEVNULL)
-    while process.poll() is None and not (killed / "checkpoint" / "state.json").exists():
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    train_and_die([*words, "--out", str(killed)], lines=8)
     main([*words, "--resume", "--out", str(killed)])
     main([*words, "--out", str(whole)])
     for name in ("metrics.jsonl", "model.safetensors"):

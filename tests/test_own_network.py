@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from bsrs import DQN, SAC, TD3
 from bsrs.cli import main
 from bsrs.errors import BadInput
 from bsrs.learners import Learner, load
+from dying import train_and_die
 
 MODULE = '''
 """A user's networks."""
@@ -130,13 +127,7 @@ def test_a_member_learns_as_it_does_alone(folder: Path) -> None:
 def test_killed_and_resumed(folder: Path) -> None:
     words = [*flags("td3", steps=400), "--checkpoint-every", "50", "--eta", "1"]
     main(["train", *words, "--out", "whole"])
-    command = [sys.executable, "-m", "bsrs", "train", *words, "--out", "killed"]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stderr=subprocess.DEVNULL)
-    while not (folder / "killed" / "checkpoint" / "state.json").exists():
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    train_and_die(["train", *words, "--out", "killed"], lines=4)
     assert not (folder / "killed" / "result.json").exists()
     main(["train", *words, "--out", "killed", "--resume"])
     for name in ("metrics.jsonl", "model.safetensors"):

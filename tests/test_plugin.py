@@ -46,7 +46,7 @@ def start(folder: Path, words: str, **environment: str) -> subprocess.Popen[str]
 
 def run(folder: Path, words: str, **environment: str) -> str:
     process = start(folder, words, **environment)
-    output = process.communicate(timeout=120)[0]
+    output = process.communicate(timeout=300)[0]
     assert process.returncode == 0, output
     return output
 

@@ -67,6 +67,13 @@ def _click(browser: Any, selector: str) -> None:
     browser.find_element("css selector", selector).click()
 
 
+def _wait_for(browser: Any, selector: str) -> Any:
+    """The element, which the page may draw a moment after the click."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, 30).until(lambda b: b.find_element("css selector", selector))
+
+
 def _choose(browser: Any, select: str, text: str) -> None:
     from selenium.webdriver.support.ui import Select
 
@@ -219,7 +226,7 @@ def test_runs_that_went_wrong_are_shown_first_and_can_be_found(opened: Any) -> N
     opened.find_element("id", "find").send_keys("diverged cartpole")
     assert len(opened.find_elements("css selector", "#run-table tbody tr")) == 1
     _click(opened, "#run-table details summary")
-    assert '"learning_rate": 0.0005' in opened.find_element("css selector", "#run-table pre").text
+    assert '"learning_rate": 0.0005' in _wait_for(opened, "#run-table pre").text
     assert "config.json is damaged" in opened.find_element("css selector", ".warning").text
 
 

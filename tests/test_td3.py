@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from bsrs.learners import SAC, TD3
 from bsrs.run import Records, make_agent, run
 from bsrs.shaping import PerState, Shaping, Static
 from bsrs.train import Loop
+from dying import train_and_die
 from small_agents import assert_same, weights
 
 SMALL: dict[str, Any] = {"hidden": (32, 24), "batch_size": 32, "buffer_size": 1_000, "eval_every": 0, "log_every": 50}
@@ -230,13 +229,7 @@ def test_a_killed_run_resumes_bit_for_bit(env: str, tmp_path: Path) -> None:
     words += " --learning-starts 50 --log-every 50 --eval-every 300 --eval-episodes 2 --checkpoint-every 200"
     command = [sys.executable, "-m", "bsrs", *words.split(), "--threads", "1", "--no-tensorboard"]
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
-    broken = subprocess.Popen([*command, "--out", str(tmp_path / "broken")], stderr=subprocess.DEVNULL)
-    timing = tmp_path / "broken" / "timing.jsonl"
-    while not timing.exists() or len(timing.read_text().splitlines()) < 6:  # past the first checkpoint
-        assert broken.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
-    broken.send_signal(signal.SIGKILL)
-    broken.wait()
+    train_and_die([*command[3:], "--out", str(tmp_path / "broken")], lines=6)
     assert not (tmp_path / "broken" / "result.json").exists()
     subprocess.run([*command, "--out", str(tmp_path / "broken"), "--resume"], check=True, capture_output=True)
     whole, resumed = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "broken"))

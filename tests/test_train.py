@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -28,6 +26,7 @@ from bsrs.run import Records, make_agent, run
 from bsrs.store import read_metrics, read_result
 from bsrs.store.read import read_run
 from bsrs.train import Loop, evaluate
+from dying import train_and_die
 
 QUIET = RunOptions(tensorboard=False, threads=1)
 
@@ -210,11 +209,8 @@ def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
     words += " --gradient-steps 1 --log-every 100 --eval-every 1000 --eval-episodes 1 --checkpoint-every 250"
     words += " --threads 1 --no-tensorboard"
     folder = tmp_path / "killed"
-    for lines in (8, 16):
-        process = start(words, folder, resume=lines > 8)
-        wait_until(lambda lines=lines: n_lines(folder) >= lines, process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    for lines in (16, 18):
+        train_and_die([*words.split(), "--out", str(folder), *(["--resume"] if folder.exists() else [])], lines)
         assert read_result(folder) is None
     assert start(words, folder, resume=True).wait() == 0
     assert start(words, tmp_path / "whole", resume=False).wait() == 0
@@ -225,17 +221,6 @@ def test_killed_process_resumes_bit_identical(tmp_path: Path) -> None:
 def start(words: str, folder: Path, resume: bool) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "from bsrs.cli import main; main()", *words.split(), "--out", str(folder)]
     return subprocess.Popen([*command, *(["--resume"] if resume else [])], stderr=subprocess.DEVNULL)
-
-
-def n_lines(folder: Path) -> int:
-    metrics = folder / "metrics.jsonl"
-    return len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-
-
-def wait_until(condition: Any, process: subprocess.Popen[bytes]) -> None:
-    while not condition():
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.01)
 
 
 def test_exploding_values_end_the_run_and_keep_its_records(tmp_path: Path) -> None:
