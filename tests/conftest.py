@@ -26,3 +26,10 @@ def one_thread() -> Iterator[None]:
         import torch
 
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_left() -> Iterator[None]:
+    """`--plugin` and the experiments name their plugins in the environment, which the next test must not inherit."""
+    yield
+    os.environ.pop("BSRS_PLUGINS", None)
