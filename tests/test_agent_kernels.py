@@ -19,7 +19,6 @@ from bsrs.agents.dqn import DQNAgent
 from bsrs.config.agents import DQNConfig
 from bsrs.envs import EnvSpec
 from bsrs.kernels import compiling
-from bsrs.kernels.blas import scipy_sgemm
 from bsrs.shaping import PerState, Shaping
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand
@@ -201,15 +200,6 @@ def test_a_subclass_is_not_taken_for_its_parent() -> None:
     config = DQNConfig(env="CartPole-v1", buffer_size=100)
     assert Variant([config], DISCRETE).kernel is None
     assert DQNAgent([config], DISCRETE).kernel is not None
-
-
-# ---- the matrix product
-
-
-def test_without_mkl_scipys_blas_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel on SciPy's product, through Numba's public `get_cython_function_address`."""
-    monkeypatch.setattr("bsrs.kernels.dqn.sgemm_address", scipy_sgemm)
-    assert_kernel_is_reference("dqn", [{"eta": 2.0, "hidden": (40, 24)}], DISCRETE)
 
 
 # ---- compiling

@@ -7,7 +7,6 @@ import numpy as np
 from numba import njit
 
 from bsrs.agents.replay import ArrayReplay
-from bsrs.kernels.blas import sgemm_address
 from bsrs.kernels.compiling import Announcement, compiled
 from bsrs.kernels.flat import FlatNetworks, aligned, mlp_sizes, padded
 from bsrs.kernels.mlp import forward, hidden_units
@@ -20,7 +19,6 @@ class ActorCriticKernel:
 
     def __init__(self, agent: Any) -> None:
         self.agent, config = agent, agent.config
-        self._sgemm = sgemm_address()
         self._sizes = np.array(mlp_sizes(agent.actor.each[0]))
         self._critic_sizes = np.array(mlp_sizes(agent.critics.each[0].each[0]))
         self._actor = FlatNetworks(agent.actor, agent.actor_optimizer)
@@ -60,7 +58,7 @@ class ActorCriticKernel:
         """What the actors return: (P, n, O) -> (P, n, outputs)."""
         x = np.ascontiguousarray(obs, np.float32)
         out = np.empty((*x.shape[:2], self._sizes[-1]), np.float32)
-        run_actors(self._sgemm, self._sizes, self._actor.params, x, out)
+        run_actors(self._sizes, self._actor.params, x, out)
         return out
 
     def mean_action(self, obs: Any) -> Any:
@@ -88,12 +86,12 @@ def workspace(batch: int, n_critics: int, sizes: Any, critic_sizes: Any) -> int:
 
 
 @compiled(nogil=True)
-def run_actors(sgemm, sizes, params, x, out):
+def run_actors(sizes, params, x, out):
     """Run every member's network on its own rows: (P, n, inputs) -> (P, n, outputs)."""
     members, rows, _ = x.shape
     hidden = np.empty(rows * hidden_units(sizes), np.float32)
     for p in range(members):
-        forward(sgemm, x[p].ravel(), rows, params[p], sizes, hidden, out[p].ravel())
+        forward(x[p].ravel(), rows, params[p], sizes, hidden, out[p].ravel())
 
 
 @njit
@@ -117,10 +115,10 @@ def join(obs, action, rows, n_obs, n_actions, out):
 
 
 @njit
-def min_q(sgemm, critics, first, n_critics, x, rows, sizes, hidden, q, out):
+def min_q(critics, first, n_critics, x, rows, sizes, hidden, q, out):
     """The smallest of a member's critics for each row of `x`."""
     for i in range(n_critics):
-        forward(sgemm, x, rows, critics[first + i], sizes, hidden, q)
+        forward(x, rows, critics[first + i], sizes, hidden, q)
         for b in range(rows):
             if i == 0 or q[b] < out[b]:
                 out[b] = q[b]

@@ -11,7 +11,6 @@ from numba import njit
 
 from bsrs.agents.replay import ArrayReplay
 from bsrs.kernels import sparse_conv
-from bsrs.kernels.blas import sgemm_address
 from bsrs.kernels.compiling import Announcement, compiled
 from bsrs.kernels.flat import FlatNetworks, aligned, minatar_sizes, mlp_sizes, padded
 from bsrs.kernels.mlp import adam, backward, forward, hidden_units, n_params, widest
@@ -26,7 +25,7 @@ class DQNKernel:
     def __init__(self, agent: Any) -> None:
         self.agent, config, spec = agent, agent.config, agent.spec
         stem, sizes = minatar_sizes(agent.online.each[0]) or (0, mlp_sizes(agent.online.each[0]))
-        self._sgemm, self._stem, self._sizes = sgemm_address(), stem, np.array(sizes)
+        self._stem, self._sizes = stem, np.array(sizes)
         self._spans = sparse_conv.row_spans(spec.obs_shape) if stem else None  # without it, no convolution is compiled
         self._online = FlatNetworks(agent.online, agent.optimizer)
         self._target = FlatNetworks(agent.target, None)
@@ -61,7 +60,7 @@ class DQNKernel:
         if self._numbers[2] != 1:
             x = x * self._numbers[2]
         q = np.empty((members, n, self._sizes[-1]), np.float32)
-        run_networks(self._sgemm, self._spans, self._stem, self._sizes, self._online.params, x, q)
+        run_networks(self._spans, self._stem, self._sizes, self._online.params, x, q)
         return q
 
     def train(self, step: int) -> None:
@@ -77,7 +76,7 @@ class DQNKernel:
     def _step(self, rows: Any, settings: Any) -> None:
         online = self._online
         dqn_step(
-            self._sgemm, self._spans, self._stem, self._sizes, self._replay, self.agent.replay.added, rows,
+            self._spans, self._stem, self._sizes, self._replay, self.agent.replay.added, rows,
             online.params, self._target.params, online.exp_avg, online.exp_avg_sq, online.learning_rate, settings,
             self._etas, self._shares, self._factors, self._numbers, self._options, self._records, self._work,
         )  # fmt: skip
@@ -98,7 +97,7 @@ def workspace(batch: int, inputs: int, stem: int, sizes: Any) -> int:
 
 
 @compiled(nogil=True)
-def run_networks(sgemm, spans, stem, sizes, params, x, out):
+def run_networks(spans, stem, sizes, params, x, out):
     """Run every member's network on its own rows: (P, n, inputs) -> (P, n, outputs)."""
     members, rows, _ = x.shape
     hidden = np.empty(rows * hidden_units(sizes), np.float32)
@@ -106,9 +105,9 @@ def run_networks(sgemm, spans, stem, sizes, params, x, out):
         if spans is not None:
             features = np.empty((rows, sizes[0]), np.float32)
             sparse_conv.convolve(spans, x[p], params[p][:stem], features)
-            forward(sgemm, features.ravel(), rows, params[p][stem:], sizes, hidden, out[p].ravel())
+            forward(features.ravel(), rows, params[p][stem:], sizes, hidden, out[p].ravel())
         else:
-            forward(sgemm, x[p].ravel(), rows, params[p], sizes, hidden, out[p].ravel())
+            forward(x[p].ravel(), rows, params[p], sizes, hidden, out[p].ravel())
 
 
 @njit
@@ -123,7 +122,7 @@ def _features(spans, x, params, stem, out, rows, inputs, size):
 
 @compiled(nogil=True, error_model="numpy")
 def dqn_step(
-    sgemm, spans, stem, sizes, replay, added, rows, online, target, exp_avg, exp_avg_sq, learning_rate, settings,
+    spans, stem, sizes, replay, added, rows, online, target, exp_avg, exp_avg_sq, learning_rate, settings,
     etas, shares, factors, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
@@ -156,13 +155,13 @@ def dqn_step(
             action[b] = replay[2][p, rows[p, b]]
         passes = 2 * B if double or (shaped and not from_target and share != 0) else B
         given = _features(spans, x, own, stem, features, passes, inputs, sizes[0])
-        forward(sgemm, given, passes, own[stem:], sizes, hidden, q)
+        forward(given, passes, own[stem:], sizes, hidden, q)
         # The target network's rows: s' alone, or s' and s.
         source = x[B * inputs :] if not from_target else x
         target_rows = B if not from_target else 2 * B
         after = 0 if not from_target else B
         given_target = _features(spans, source, own_target, stem, target_features, target_rows, inputs, sizes[0])
-        forward(sgemm, given_target, target_rows, own_target[stem:], sizes, target_hidden, q_target)
+        forward(given_target, target_rows, own_target[stem:], sizes, target_hidden, q_target)
 
         loss, advantage, added_by_shaping, total, squares = 0.0, 0.0, 0.0, 0.0, 0.0
         for k in range(B * A):
@@ -202,7 +201,7 @@ def dqn_step(
             sums[p, 3] += added_by_shaping / B
             spreads[p] = np.sqrt(squares / B)
 
-        backward(sgemm, given, B, hidden, passes, own[stem:], sizes, grad, gradient[stem:], grad_features, scratch)
+        backward(given, B, hidden, passes, own[stem:], sizes, grad, gradient[stem:], grad_features, scratch)
         if spans is not None:
             sparse_conv.gradient(
                 spans, x[: B * inputs].reshape(B, inputs), features.reshape(-1, sizes[0]),

@@ -7,7 +7,7 @@ A network is a row of numbers: the weight (in, out) and the bias (out,) of each 
 import numpy as np
 from numba import njit
 
-from bsrs.kernels.blas import N, T, product
+from bsrs.kernels.matmul import N, T, product
 
 _NARROW = 16  # fewer columns than this take the library several times as long as they need
 
@@ -41,29 +41,18 @@ def _narrow_outer(x, grad, out, rows, fan_in, fan_out):
 
 
 @njit
-def _read(row):
-    """A number of every cache line, in order: products read weights in strides, for which the memory is slower."""
-    seen = np.float32(0)
-    for k in range(0, len(row), 16):
-        seen += row[k]
-    return seen
-
-
-@njit
-def layer(sgemm, x, weight, bias, y, rows, relu):
+def layer(x, weight, bias, y, rows, relu):
     """`y = x @ weight + bias`, with a ReLU or without."""
     fan_out = len(bias)
-    fan_in, least, seen = len(weight) // fan_out, np.float32(0 if relu else -np.inf), np.float32(0)
+    fan_in, least = len(weight) // fan_out, np.float32(0 if relu else -np.inf)
     if fan_out < _NARROW:
         _narrow_product(x, weight, y, rows, fan_in, fan_out)
     else:
-        seen = _read(weight)
-        product(sgemm, x, N, weight, N, y, rows, fan_in, fan_out)
+        product(x, N, weight, N, y, rows, fan_in, fan_out)
     for b in range(rows):
         out = y[b * fan_out : (b + 1) * fan_out]
         for k in range(fan_out):
             out[k] = max(out[k] + bias[k], least)
-    return seen
 
 
 @njit
@@ -94,26 +83,25 @@ def widest(sizes):
 
 
 @njit
-def forward(sgemm, x, rows, params, sizes, hidden, out):
+def forward(x, rows, params, sizes, hidden, out):
     """Run an MLP on the first rows of `x`; keep its hidden layers one after the other in `hidden`."""
-    last, at, begin, source, seen = len(sizes) - 2, 0, 0, x, np.float32(0)
+    last, at, begin, source = len(sizes) - 2, 0, 0, x
     for i in range(last + 1):
         fan_in, fan_out = sizes[i], sizes[i + 1]
         end = at + fan_in * fan_out
         y = out if i == last else hidden[begin : begin + rows * fan_out]
-        seen += layer(sgemm, source, params[at:end], params[end : end + fan_out], y, rows, i < last)
+        layer(source, params[at:end], params[end : end + fan_out], y, rows, i < last)
         source, at, begin = y, end + fan_out, begin + rows * fan_out
-    return seen
 
 
 @njit
-def backward(sgemm, x, rows, hidden, all_rows, row, sizes, grad_output, into, grad_input, scratch):
+def backward(x, rows, hidden, all_rows, row, sizes, grad_output, into, grad_input, scratch):
     """Compute the gradients of a network for the first rows of a pass over `all_rows`.
 
     Those of its parameters go into `into` and those of its input into `grad_input`, unless these are empty. `scratch`
     has room for two hidden layers of so many rows, `room` numbers each.
     """
-    last, seen, room, flip = len(sizes) - 2, np.float32(0), len(scratch) // 2, 0
+    last, room, flip = len(sizes) - 2, len(scratch) // 2, 0
     at, begin, gradient = n_params(sizes), all_rows * hidden_units(sizes), grad_output
     for i in range(last, -1, -1):
         fan_in, fan_out = sizes[i], sizes[i + 1]
@@ -124,7 +112,7 @@ def backward(sgemm, x, rows, hidden, all_rows, row, sizes, grad_output, into, gr
             if fan_out < _NARROW:
                 _narrow_outer(source, gradient, into[at:end], rows, fan_in, fan_out)
             else:
-                product(sgemm, source, T, gradient, N, into[at:end], fan_in, rows, fan_out)
+                product(source, T, gradient, N, into[at:end], fan_in, rows, fan_out)
             bias = into[end : end + fan_out]
             for k in range(fan_out):
                 bias[k] = 0
@@ -133,16 +121,14 @@ def backward(sgemm, x, rows, hidden, all_rows, row, sizes, grad_output, into, gr
                 for k in range(fan_out):
                     bias[k] += of_row[k]
         if i == 0 and not len(grad_input):
-            return seen
+            return
         back = grad_input if i == 0 else scratch[flip * room : flip * room + rows * fan_in]
         flip = 1 - flip
-        seen += _read(row[at:end])
-        product(sgemm, gradient, N, row[at:end], T, back, rows, fan_out, fan_in)
+        product(gradient, N, row[at:end], T, back, rows, fan_out, fan_in)
         if i > 0:
             for k in range(rows * fan_in):
                 back[k] = back[k] if source[k] > 0 else np.float32(0)
         gradient = back
-    return seen
 
 
 @njit(error_model="numpy", fastmath={"reassoc", "contract"})

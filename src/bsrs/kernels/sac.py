@@ -55,7 +55,7 @@ class SACKernel(ActorCriticKernel):
             settings = tuple(alphas.settings if each is None else each.adam_settings() for each in counted)
             agent.records.count += 1
         sac_step(
-            self._sgemm, self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, learn_alpha,
+            self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, learn_alpha,
             (actor.params, actor.exp_avg, actor.exp_avg_sq),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
             (alphas.params, alphas.exp_avg, alphas.exp_avg_sq),
@@ -96,7 +96,7 @@ def _policy_gradient(outputs, noise, A, action, grad_action, width, offset, grad
 
 @compiled(nogil=True, error_model="numpy")
 def sac_step(
-    sgemm, sizes, critic_sizes, replay, added, rows, noise, learn_alpha, actor_arrays, critic_arrays, alpha_arrays,
+    sizes, critic_sizes, replay, added, rows, noise, learn_alpha, actor_arrays, critic_arrays, alpha_arrays,
     learning_rate, settings, etas, shares, factors, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
@@ -142,7 +142,7 @@ def sac_step(
         gather_actions(replay[2], p, rows[p], action)
 
         # The policy's actions at s and s'.
-        forward(sgemm, x, 2 * B, actors[p], sizes, hidden, outputs)
+        forward(x, 2 * B, actors[p], sizes, hidden, outputs)
         _sample(outputs, noise[p, 0, :B], A, policy, log_prob)
         _sample(outputs[2 * B * A :], noise[p, 1, :B], A, policy[B * A :], log_prob[B:])
         join(x, policy, 2 * B, n_obs, A, policy_pairs)
@@ -155,22 +155,22 @@ def sac_step(
 
         # The target: the least target critic and the entropy at s'.
         next_pairs = policy_pairs[B * width :]
-        min_q(sgemm, target_critics, first, n, next_pairs, B, critic_sizes, spare, q_spare, bootstrap)
+        min_q(target_critics, first, n, next_pairs, B, critic_sizes, spare, q_spare, bootstrap)
         for b in range(B):
             bootstrap[b] -= alpha * log_prob[B + b]
         join(x, action, B, n_obs, A, pairs)
         for i in range(n):
             own = critic_hidden[i * units : (i + 1) * units]
-            forward(sgemm, pairs, B, critics[first + i], critic_sizes, own, q[i * B : (i + 1) * B])
+            forward(pairs, B, critics[first + i], critic_sizes, own, q[i * B : (i + 1) * B])
         if shaped:
             networks, needs_next = target_critics if from_target else critics, share != 0 or from_target
             if replayed:
-                min_q(sgemm, networks, first, n, pairs, B, critic_sizes, spare, q_spare, values)
+                min_q(networks, first, n, pairs, B, critic_sizes, spare, q_spare, values)
                 if needs_next:
-                    min_q(sgemm, networks, first, n, next_pairs, B, critic_sizes, spare, q_spare, values[B:])
+                    min_q(networks, first, n, next_pairs, B, critic_sizes, spare, q_spare, values[B:])
             else:
                 policy_rows = 2 * B if needs_next else B
-                min_q(sgemm, networks, first, n, policy_pairs, policy_rows, critic_sizes, spare, q_spare, values)
+                min_q(networks, first, n, policy_pairs, policy_rows, critic_sizes, spare, q_spare, values)
                 for b in range(policy_rows):
                     values[b] -= alpha * log_prob[b]
         shaping = shaped_targets(reward, discount, potential_discount, bootstrap, values, values[B:], eta, share,
@@ -183,14 +183,14 @@ def sac_step(
                 grad[b] = error / B
                 loss += 0.5 * error * error / B
             own, row = critic_hidden[i * units : (i + 1) * units], first + i
-            backward(sgemm, pairs, B, own, B, critics[row], critic_sizes, grad, gradient[:n_critic], nothing, scratch)
+            backward(pairs, B, own, B, critics[row], critic_sizes, grad, gradient[:n_critic], nothing, scratch)
             adam(critics[row][:n_critic], gradient[:n_critic], critic_avg[row], critic_avg_sq[row], learning_rate,
                  settings[1])  # fmt: skip
 
         # The actor: one step uphill on the soft value.
         for i in range(n):
             own = critic_hidden[i * units : (i + 1) * units]
-            forward(sgemm, policy_pairs, B, critics[first + i], critic_sizes, own, q_policy[i * B : (i + 1) * B])
+            forward(policy_pairs, B, critics[first + i], critic_sizes, own, q_policy[i * B : (i + 1) * B])
         for b in range(B):
             q_spare[b], values[b] = q[b], q_policy[b]
             for i in range(1, n):
@@ -205,11 +205,11 @@ def sac_step(
                     is_least = is_least and q_policy[j * B + b] != values[b]
                 grad[b] = -one / B if is_least else np.float32(0)
             own, row = critic_hidden[i * units : (i + 1) * units], first + i
-            backward(sgemm, policy_pairs, B, own, B, critics[row], critic_sizes, grad, nothing, grad_own, scratch)
+            backward(policy_pairs, B, own, B, critics[row], critic_sizes, grad, nothing, grad_own, scratch)
             for k in range(B * width):
                 grad_pairs[k] += grad_own[k]
         _policy_gradient(outputs, noise[p, 0, :B], A, policy, grad_pairs, width, n_obs, alpha / max(B, 1), grad_outputs)
-        backward(sgemm, x, B, hidden, 2 * B, actors[p], sizes, grad_outputs, gradient[:n_actor], nothing, scratch)
+        backward(x, B, hidden, 2 * B, actors[p], sizes, grad_outputs, gradient[:n_actor], nothing, scratch)
         adam(actors[p][:n_actor], gradient[:n_actor], actor_avg[p], actor_avg_sq[p], learning_rate, settings[0])
         for i in range(n):
             polyak(critics[first + i], target_critics[first + i], tau)

@@ -43,7 +43,7 @@ class TD3Kernel(ActorCriticKernel):
             settings = actor.adam_settings() if actor_due else actor.settings, critics.adam_settings()
             agent.records.count += actor_due
         td3_step(
-            self._sgemm, self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, actor_due,
+            self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, actor_due,
             (actor.params, actor.exp_avg, actor.exp_avg_sq, self._target_actor.params),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
             actor.learning_rate, settings, self._etas, self._shares, self._factors, self._numbers, self._options,
@@ -53,7 +53,7 @@ class TD3Kernel(ActorCriticKernel):
 
 @compiled(nogil=True, error_model="numpy")
 def td3_step(
-    sgemm, sizes, critic_sizes, replay, added, rows, noise, actor_due, actor_arrays, critic_arrays, learning_rate,
+    sizes, critic_sizes, replay, added, rows, noise, actor_due, actor_arrays, critic_arrays, learning_rate,
     settings, etas, shares, factors, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
@@ -96,23 +96,23 @@ def td3_step(
         there = x[B * n_obs :]
 
         # The target: the least target critic at the target actor's action, with clipped noise.
-        forward(sgemm, there, B, target_actors[p], sizes, hidden, next_action)
+        forward(there, B, target_actors[p], sizes, hidden, next_action)
         for b in range(B):
             for k in range(A):
                 shift = min(max(noise[p, b, k] * target_noise, -noise_clip), noise_clip)
                 next_action[b * A + k] = min(max(np.tanh(next_action[b * A + k]) + shift, -one), one)
         join(there, next_action, B, n_obs, A, next_pairs)
-        min_q(sgemm, target_critics, first, n, next_pairs, B, critic_sizes, spare, q_spare, bootstrap)
+        min_q(target_critics, first, n, next_pairs, B, critic_sizes, spare, q_spare, bootstrap)
 
         # The online critics at the replayed action, and the policy's actions where they are needed.
         join(x, action, B, n_obs, A, pairs)
         for i in range(n):
             own = critic_hidden[i * units : (i + 1) * units]
-            forward(sgemm, pairs, B, critics[first + i], critic_sizes, own, q[i * B : (i + 1) * B])
+            forward(pairs, B, critics[first + i], critic_sizes, own, q[i * B : (i + 1) * B])
         needs_next = share != 0 or from_target
         policy_rows = 2 * B if shaped and not replayed and needs_next else B
         if actor_due or (shaped and not replayed):
-            forward(sgemm, x, policy_rows, actors[p], sizes, hidden, policy)
+            forward(x, policy_rows, actors[p], sizes, hidden, policy)
             for k in range(policy_rows * A):
                 policy[k] = np.tanh(policy[k])
             join(x, policy, policy_rows, n_obs, A, policy_pairs)
@@ -120,11 +120,11 @@ def td3_step(
         if shaped:
             networks = target_critics if from_target else critics
             if not replayed:
-                min_q(sgemm, networks, first, n, policy_pairs, policy_rows, critic_sizes, spare, q_spare, values)
+                min_q(networks, first, n, policy_pairs, policy_rows, critic_sizes, spare, q_spare, values)
             else:
-                min_q(sgemm, networks, first, n, pairs, B, critic_sizes, spare, q_spare, values)
+                min_q(networks, first, n, pairs, B, critic_sizes, spare, q_spare, values)
                 if needs_next:
-                    min_q(sgemm, networks, first, n, next_pairs, B, critic_sizes, spare, q_spare, values[B:])
+                    min_q(networks, first, n, next_pairs, B, critic_sizes, spare, q_spare, values[B:])
         shaping = shaped_targets(reward, discount, potential_discount, bootstrap, values, values[B:], eta, share,
                                  factor, from_target, target)  # fmt: skip
 
@@ -135,22 +135,22 @@ def td3_step(
                 grad[b] = 2 * error / B
                 loss += error * error / B
             own, row = critic_hidden[i * units : (i + 1) * units], first + i
-            backward(sgemm, pairs, B, own, B, critics[row], critic_sizes, grad, gradient[:n_critic], nothing, scratch)
+            backward(pairs, B, own, B, critics[row], critic_sizes, grad, gradient[:n_critic], nothing, scratch)
             adam(critics[row][:n_critic], gradient[:n_critic], critic_avg[row], critic_avg_sq[row], learning_rate,
                  settings[1])  # fmt: skip
         if not actor_due:
             continue
 
         # The actor: one step uphill on the first critic.
-        forward(sgemm, policy_pairs, B, critics[first], critic_sizes, spare, q_spare)
+        forward(policy_pairs, B, critics[first], critic_sizes, spare, q_spare)
         for b in range(B):
             grad[b] = -one / B
-        backward(sgemm, policy_pairs, B, spare, B, critics[first], critic_sizes, grad, nothing, grad_pairs, scratch)
+        backward(policy_pairs, B, spare, B, critics[first], critic_sizes, grad, nothing, grad_pairs, scratch)
         for b in range(B):
             for k in range(A):
                 own_action = policy[b * A + k]
                 grad_policy[b * A + k] = grad_pairs[b * width + n_obs + k] * (one - own_action * own_action)
-        backward(sgemm, x, B, hidden, policy_rows, actors[p], sizes, grad_policy, gradient[:n_actor], nothing, scratch)
+        backward(x, B, hidden, policy_rows, actors[p], sizes, grad_policy, gradient[:n_actor], nothing, scratch)
         adam(actors[p][:n_actor], gradient[:n_actor], actor_avg[p], actor_avg_sq[p], learning_rate, settings[0])
         polyak(actors[p], target_actors[p], tau)
         for i in range(n):
