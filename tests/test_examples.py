@@ -79,7 +79,8 @@ def test_shaping_inside_rl_zoo_changes_the_rewards(tmp_path: Path) -> None:
 
 def test_the_blocks_for_sb3_and_for_a_loop_of_your_own_run(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3")
-    output = run("-c", page_code("Stable-Baselines3").replace("50_000", "300"), cwd=tmp_path)
+    # Long enough for episodes to end, and so for a table, after the first update.
+    output = run("-c", page_code("Stable-Baselines3").replace("50_000", "1_500"), cwd=tmp_path)
     assert re.search(r"shaping/ .*\|\s+value", output, re.DOTALL), output
     assert run_page_code("A training loop of your own")["reward"].std() > 0
 

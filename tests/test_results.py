@@ -13,7 +13,9 @@ from experiments.tables import effect_of
 
 PROJECT = Path(__file__).parent.parent
 RESULTS = PROJECT / "results"
-PAGES = sorted(str(path.relative_to(PROJECT)) for path in RESULTS.glob("**/*.md") if "runs" not in path.parts)
+PAGES = sorted(
+    str(path.relative_to(PROJECT)) for path in RESULTS.glob("**/*.md") if "runs" not in path.relative_to(RESULTS).parts
+)
 PICTURE = re.compile(r"!\[[^]]*\]\(([^)]+)\)")
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 

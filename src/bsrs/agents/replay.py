@@ -128,7 +128,8 @@ class ArrayReplay:
         continues[..., 1:] &= ~np.logical_or.accumulate(ended, axis=-1)[..., :-1]
         steps = continues.sum(axis=-1)  # (P, B)
         last = np.take_along_axis(path, steps[..., None] - 1, axis=-1).reshape(-1)
-        out.reward[:] = (flat.reward[path] * continues) @ (self._gamma ** np.arange(n)).astype(np.float32)
+        rewards = np.where(continues, flat.reward[path], 0)  # the others may not be written yet
+        out.reward[:] = rewards @ (self._gamma ** np.arange(n)).astype(np.float32)
         _take_rows(flat.next_obs, last, out.next_obs)
         _take_rows(flat.terminated, last, out.terminated)
         return out._replace(steps=steps.astype(np.float32))
