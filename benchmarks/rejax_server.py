@@ -12,6 +12,11 @@ from typing import Any
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
+COUNTERS = ("global_step", "index", "full")
+"""Parts of the state that are the same for all members. `jax.vmap(algorithm.train)` keeps one of each; a copy per
+member would turn every condition on it into a choice between two whole replays."""
+
+
 def main() -> None:
     """Serve one contestant."""
     settings = json.loads(sys.stdin.readline())
@@ -21,8 +26,15 @@ def main() -> None:
     from rejax import DQN
 
     algorithm = DQN.create(**settings, agent_kwargs={"activation": "relu"}, num_envs=1, num_epochs=1, ddqn=False)
-    states = jax.vmap(algorithm.init_state)(jax.random.split(jax.random.PRNGKey(0), members))
-    each = jax.vmap(algorithm.train_iteration)
+    keys = jax.random.split(jax.random.PRNGKey(0), members)
+    paths, structure = jax.tree.flatten_with_path(algorithm.init_state(keys[0]))
+    axes = [None if getattr(path[-1], "name", "") in COUNTERS else 0 for path, _ in paths]
+    states = jax.vmap(lambda key: jax.tree.leaves(algorithm.init_state(key)), out_axes=axes)(keys)
+
+    def train_one(leaves: Any) -> Any:
+        return jax.tree.leaves(algorithm.train_iteration(jax.tree.unflatten(structure, leaves)))
+
+    each = jax.vmap(train_one, in_axes=(axes,), out_axes=axes)
     compiled: dict[int, Any] = {}
     for line in sys.stdin:
         _, steps = json.loads(line)
