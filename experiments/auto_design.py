@@ -124,15 +124,17 @@ FAR = Movement(most=0.8)
 FORMS: dict[str, ShapeScale] = {
     "eta = 0": Constant(0.0),
     "a = b, b to 1/2": Movement(),
-    "the paper's, b to 1/2": Form(Movement(), lambda b: b),
+    "c = 1/2, b to 1/2": Form(Movement(), lambda b: 0.0, c=lambda a: 0.5),
+    "a = c = 1/2, b to 1/2": Form(Movement(), lambda b: 0.5),
+    "c = 1/2": Form(FAR, lambda b: 0.0, c=lambda a: 0.5),
+    "b only, b to 1/2": Form(Movement(), lambda b: 0.0),
+    "eta = 1": Constant(1.0),
     "a = c = 1/2": Form(FAR, lambda b: 0.5),
+    "the paper's, b to 1/2": Form(Movement(), lambda b: b),
     "a = b/2": Form(FAR, lambda b: b / 2, c=lambda a: 1.0),
     "a = b, c = 1/2, b to 1/2": Form(Movement(), lambda b: b, c=lambda a: 0.5),
     "a = b/2, c = 1/2": Form(FAR, lambda b: b / 2, c=lambda a: 0.5),
-    "b only, b to 1/2": Form(Movement(), lambda b: 0.0),
-    "c = 1/2": Form(FAR, lambda b: 0.0, c=lambda a: 0.5),
     "a = b, lagged slope": Lagged(),
-    "eta = 1": Constant(1.0),
 }
 """In the order in which they are trained."""
 
