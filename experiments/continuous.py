@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from bsrs.config.training import TrainingConfig
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.stats import probability_of_improvement
@@ -150,6 +151,11 @@ def _panels(task: str, series: Sequence[Series]) -> list[tuple[str, list[Series]
         baseline = baseline_of(shaped[0], series)
         found.append((f"{task}, {variant}", [*([baseline] if baseline else []), *shaped]))
     return found
+
+
+def with_one_baseline(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:
+    """Leave out the baselines of the other potentials: without shaping they are the same runs."""
+    return [config for config in configs if getattr(config, "potential_network", "online") == "online" or config.eta]
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:

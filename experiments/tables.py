@@ -103,7 +103,7 @@ def recommendations() -> Iterator[str]:
         name: [] for name in ("agent", "steps", "eta", "held-out gain over training", "change at the end", "answer",
                               "answer by final score")
     }  # fmt: skip
-    for folder in [name for name in folders() if name not in ("anatomy", "auto-eta")]:
+    for folder in [name for name in folders() if name not in ("anatomy", "auto", "auto-eta")]:
         found = records(folder)
         for each, by_end in zip(recommend(found), recommend(found, "final"), strict=True):
             own = next(one for one in found if (one.task, one.variant) == (each.task, each.variant))
