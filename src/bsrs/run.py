@@ -65,9 +65,7 @@ def run(
             use_kernels = options.kernels == "auto" if not engine else engine == "kernel"
             if agent is None or len(group) < len(configs) or engine not in ("", engine_of(agent)):
                 agent = make_agent([one.config for one in group], options.device, use_kernels=use_kernels)
-            if (loop := _loop(agent, group, step, engine)) is not None:
-                found = _train(loop, group, options, progress)
-                outcomes |= {one.folder: outcome for one, outcome in zip(group, found, strict=True)}
+            outcomes |= _train(agent, group, step, engine, options, progress)
             agent = None
         return [outcomes[folder] for folder in folders]
 
@@ -95,25 +93,30 @@ def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
     return step, engine, [one for one, fits, its in zip(runs, same, engines, strict=True) if fits and its == engine]
 
 
-def _loop(agent: Agent, runs: Sequence[Run], step: int, engine: str) -> Loop | None:
-    """The loop at `step`. None if a checkpoint turned out to be damaged: it has been taken out of the way."""
+def _train(
+    agent: Agent, runs: Sequence[Run], step: int, engine: str, options: RunOptions, progress: Progress | None
+) -> dict[Path, Outcome]:
+    """Train from `step` to the end. Empty if a checkpoint was damaged: it has been set aside, so try again."""
     if engine not in ("", engine_of(agent)):
         raise BadInput(f"the run {runs[0].folder} was trained by {engine}, which is not available here")
     try:
         loop = Loop(agent, runs[0].config, [one.config.seed for one in runs], runs)
-        for p, one in enumerate(runs):
-            one.engine = engine_of(agent)
-            state = one.load(step)
-            if state is not None:
-                _continue(loop, p, one, state)
-        return loop
-    except Damaged:
-        return None
+        try:
+            for p, one in enumerate(runs):
+                one.engine = engine_of(agent)
+                state = one.load(step)
+                if state is not None:
+                    _continue(loop, p, one, state)
+        except Damaged:
+            return {}
+        outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
+        return {one.folder: outcome for one, outcome in zip(runs, outcomes, strict=True)}
     except Exception as error:
         raise _failed(runs, error) from error
 
 
 def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
+    """Put a member where its checkpoint was; a checkpoint that does not fit is set aside."""
     try:
         loop.load_state(p, state)
     except (EnvFault, Denied, Exhausted, MemoryError, OSError):
@@ -122,13 +125,6 @@ def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
         damaged = Damaged(f"the checkpoint cannot be used ({type(error).__name__}: {error})")
         one.set_aside(None, damaged)
         raise damaged from None
-
-
-def _train(loop: Loop, runs: Sequence[Run], options: RunOptions, progress: Progress | None) -> list[Outcome]:
-    try:
-        return loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
-    except Exception as error:
-        raise _failed(runs, error) from error
 
 
 def _failed(runs: Sequence[Run], error: Exception) -> Exception:

@@ -26,19 +26,15 @@ def core_seconds(tasks: Sequence[Task]) -> float:
     """What is left of the tasks, on one core. Tasks that look alike are measured once."""
     kinds: dict[Any, list[Task]] = {}
     for task in tasks:
-        kinds.setdefault(_kind(task), []).append(task)
+        config = task.configs[0]
+        if find_algorithm(config.algorithm).agent:  # exact tables take no time
+            spec = spec_of(config.env)
+            kinds.setdefault((config.algorithm, spec.kind, spec.obs_shape, len(task.configs)), []).append(task)
     seconds = 0.0
     for alike in kinds.values():
-        each = step_seconds(alike[0], MEASURED_S / len(kinds)) if alike[0].row.agent else 0.0
-        seconds += each * sum(task.configs[0].steps - checkpoint_step(task.folders[0]) for task in alike)
+        steps = sum(task.configs[0].steps - checkpoint_step(task.folders[0]) for task in alike)
+        seconds += steps * step_seconds(alike[0], MEASURED_S / len(kinds))
     return seconds
-
-
-def _kind(task: Task) -> Any:
-    if not task.row.agent:
-        return task.row.name
-    spec = spec_of(task.configs[0].env)
-    return task.row.name, spec.kind, spec.obs_shape, len(task.configs)
 
 
 def step_seconds(task: Task, seconds: float) -> float:

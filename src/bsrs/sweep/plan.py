@@ -32,22 +32,16 @@ def expand(sweep: SweepConfig) -> list[TrainingConfig]:
     for name in ("env", "eta", "seed"):
         if any(name in settings for settings in (sweep.fields, sweep.grid, *sweep.only.values())):
             raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
-    bases = [
-        _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
-        for env in sweep.env
-        for values in itertools.product(*sweep.grid.values())
-    ]
+    bases = []
+    for env in sweep.env:
+        own = dict(sweep.only.get(env, {}))
+        name = own.pop("preset", sweep.preset)
+        make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
+        for values in itertools.product(*sweep.grid.values()):
+            bases.append(make(env=env, **{**sweep.fields, **own, **dict(zip(sweep.grid, values, strict=True))}))
     etas = [float(eta) if isinstance(eta, (int, float)) else eta for eta in sweep.eta]
     seeds = range(sweep.first_seed, sweep.first_seed + sweep.seeds)
     return [dataclasses.replace(base, eta=eta, seed=seed) for seed in seeds for base in bases for eta in etas]
-
-
-def _base(sweep: SweepConfig, env: str, of_grid: dict[str, Any]) -> TrainingConfig:
-    """Return an env's config without eta and seed."""
-    own = dict(sweep.only.get(env, {}))
-    name = own.pop("preset", sweep.preset)
-    make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
-    return make(env=env, **{**sweep.fields, **own, **of_grid})
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -90,22 +84,14 @@ def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str,
     merged = {key: value for key, value in {**content, **own}.items() if key not in ("scale", "about")}
     merged["fields"] = {**_table(content, "fields", name), **_table(own, "fields", name), **changes}
     found = from_dict(SweepConfig, merged, name)
-    known = _envs(content, *scales.values())
-    for env in found.only:
+    lists = [each.get("env") for each in (content, *scales.values()) if isinstance(each, dict)]
+    known = [str(env) for envs in lists if isinstance(envs, list) for env in envs]
+    for env, settings in found.only.items():
         if env not in known:
             raise unknown(f"env of {name} under only", env, known)
-    return dataclasses.replace(found, only={env: _without(changes, each) for env, each in found.only.items()})
-
-
-def _without(changes: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What was changed on the command line is changed for all envs."""
-    return {key: value for key, value in settings.items() if key not in changes}
-
-
-def _envs(*parts: Any) -> list[str]:
-    """That any scale has."""
-    lists = [part["env"] for part in parts if isinstance(part, dict) and isinstance(part.get("env"), list)]
-    return [str(env) for envs in lists for env in envs]
+        for key in changes:  # what was changed on the command line is changed for all envs
+            settings.pop(key, None)
+    return found
 
 
 def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
