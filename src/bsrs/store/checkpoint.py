@@ -41,12 +41,10 @@ def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
             _clear(old)
         aside.mkdir()
         with new_file(aside / _TENSORS) as file:
-            _put(file, tensor_bytes(state))
+            file.write(tensor_bytes(state))
         for name, array in state.arrays.items():
             with new_file(aside / _file(name)) as file:
                 np.save(file, array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
     sums = {name: checksum(aside / name) for name in [_TENSORS, *map(_file, state.arrays)]}
     content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
     write_json(aside / "state.json", content, sealed=True)  # the last, and it syncs the folder
@@ -182,12 +180,6 @@ def read_model_bytes(data: bytes) -> State:
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     info = json.loads(header.get("__metadata__", {}).get("info", "{}"))
     return State(safetensors.torch.load(data), info=info)
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _clear(path: Path) -> None:

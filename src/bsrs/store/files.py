@@ -21,7 +21,6 @@ Mark = dict[str, int]
 BEGINNING: Mark = {"size": 0, "checksum": 0}
 
 LARGEST_JSON = 2**26  # bytes
-LARGEST_LINES = 2**30
 _BLOCK = 2**20
 _NOT_A_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 
@@ -184,27 +183,6 @@ def read_json(path: Path | str) -> dict[str, Any]:
     if "checksum" in content and _encoded({k: v for k, v in content.items() if k != "checksum"}, True) != raw:
         raise Damaged(f"{path} has changed since it was written")
     return content
-
-
-def read_lines(path: Path | str) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a killed process left half-written at the end does not count.
-
-    A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
-    """
-    records = []
-    for number, piece in enumerate(read_bytes(path, LARGEST_LINES).split(b"\n")[:-1], start=1):
-        where = f"{path}, line {number}"
-        record = parse_json(piece, where)
-        if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
-            raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
-        for name, value in record.items():
-            parts = value if isinstance(value, list) else [value]
-            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
-                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
-        if record["kind"] == "eval" and not is_number(record.get("score")):
-            raise Damaged(f"{where} is damaged: expected an evaluation with a score")
-        records.append(record)
-    return records
 
 
 def is_count(value: Any) -> bool:

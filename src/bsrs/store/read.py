@@ -21,7 +21,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, listed
 from bsrs.scales import is_own_scale
 from bsrs.shaping import BOOTSTRAPPED
-from bsrs.store.files import Damaged, is_count, is_number, matches, read_bytes, read_json, read_lines, walk
+from bsrs.store.files import Damaged, is_count, is_number, matches, parse_json, read_bytes, read_json, walk
 from bsrs.writing import Denied, Exhausted
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ SEALED = ("config.json", "metrics.jsonl", "timing.jsonl", "model.safetensors")
 _NEEDED = ("config.json", "metrics.jsonl")
 _OF_A_RUN = frozenset({"config.json", "metrics.jsonl", "result.json"})
 _LARGEST_MODEL = 2**32
+_LARGEST_METRICS = 2**30
 
 
 @dataclass(frozen=True)
@@ -191,18 +192,36 @@ def checkpoint_step(folder: Path) -> int:
     return 0
 
 
-def has_ended(folder: Path, *, verify: bool = True) -> bool:
+def has_ended(folder: Path) -> bool:
     """Whether the run needs no more work. One that failed does."""
-    result = read_result(folder, verify=verify)
+    result = read_result(folder)
     return result is not None and result["outcome"] in ENDED
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Every whole record of the run so far."""
+    """Every whole record of the run so far; one that a killed process left half-written at the end does not count.
+
+    A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
+    """
+    path = folder / "metrics.jsonl"
     try:
-        return read_lines(folder / "metrics.jsonl")
+        pieces = read_bytes(path, _LARGEST_METRICS).split(b"\n")[:-1]
     except FileNotFoundError:
         return []
+    records = []
+    for number, piece in enumerate(pieces, start=1):
+        where = f"{path}, line {number}"
+        record = parse_json(piece, where)
+        if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
+            raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
+        for name, value in record.items():
+            parts = value if isinstance(value, list) else [value]
+            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
+                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+        if record["kind"] == "eval" and not is_number(record.get("score")):
+            raise Damaged(f"{where} is damaged: expected an evaluation with a score")
+        records.append(record)
+    return records
 
 
 _MAY_IMPORT = ("env", "network", "actor", "critic", "eta", "potential")
