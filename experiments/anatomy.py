@@ -18,7 +18,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.stats import Comparison, bootstrap, mean, paired_difference
+from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
 from bsrs.stats.summary import on_shared_seeds
@@ -26,21 +26,25 @@ from experiments.claims import (
     SEED,
     Claim,
     Scope,
+    ahead,
     area,
     corrected,
     failures_text,
-    final,
     gain,
     judged,
     settles,
     too_small,
 )
+from experiments.pooling import against_zero
+from experiments.tables import markdown
 from experiments.variants import as_options
 
 Fields = dict[str, Any]
 Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
+CELLS = {"plain": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
+"""Cell -> which parts it has, in the experiment with all combinations of parts."""
 ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
 FIRST_SEED = 200
 
@@ -156,21 +160,15 @@ def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
 
     The main effect of a part is the mean of the cells with it minus the mean of those without.
     """
-    names = {"": "plain", "cab": "BSRS", **{parts: parts for parts in PARTS}}
-    if not set(names.values()) <= set(own):
+    if not set(CELLS) <= set(own):
         return {}
-    scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
+    scores = dict(zip(CELLS.values(), on_shared_seeds(area, *(own[cell] for cell in CELLS)), strict=True))
 
     def contrast(parts: Sequence[str]) -> Array:
         signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
         return np.asarray(np.sum([sign * scores[cell] for cell, sign in signs.items()], axis=0) / 4)
 
     return {"".join(parts): contrast(parts) for size in (1, 2, 3) for parts in itertools.combinations("cab", size)}
-
-
-def against_nothing(values: Array) -> Comparison:
-    """The mean over seeds, against zero."""
-    return paired_difference(values, np.zeros(len(values)), seed=SEED)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -185,6 +183,7 @@ AGAINST = {
     "a faster target network": "faster-target",
     "a larger learning rate": "learning-rate",
 }
+SHOWN = "{first:.4g} against {second:.4g} over training"
 PAPERS = {
     "advantage": "advantage learning",
     "persistent": "persistent advantage learning",
@@ -206,7 +205,13 @@ def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
         names = {**PAPERS, **{f"{cell}, matched": f"{name} at the same eta" for cell, name in PAPERS.items()}}
         comparators = {names[cell]: cell for cell in known if cell in names}
         for questions in (AGAINST, comparators):
-            found += _together([_beats(env, own, what, cell, scope) for what, cell in questions.items()])
+            asked = dataclasses.replace(scope, questions=len(AGAINST))
+            found += _together(
+                [
+                    ahead(f"{env}: BSRS beats {what}", own.get("BSRS"), own.get(cell), asked, SHOWN)
+                    for what, cell in questions.items()
+                ]
+            )
         found += _together([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
     return found
 
@@ -223,24 +228,13 @@ def _claim(
     scores: tuple[Array, Array],
     runs: Sequence[Series],
     scope: Scope,
-    end: Comparison | None = None,
-    failures: str = "",
+    failures: str,
 ) -> Claim:
     """That the first scores are above the second, seed by seed."""
     small = too_small(runs, scope)
     effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
     settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
-    return judged(text, effect, shown, too_small=small, command=settle, end=end, failures=failures)
-
-
-def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
-    text = f"{env}: BSRS beats {what}"
-    if "BSRS" not in own or cell not in own:
-        return judged(text, None, "", too_small="", command=scope.command)
-    ours, theirs = on_shared_seeds(area, own["BSRS"], own[cell])
-    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training"
-    end, failures = gain(own["BSRS"], own[cell], final), failures_text([own["BSRS"]], [own[cell]])
-    return _claim(text, shown, (ours, theirs), [own["BSRS"], own[cell]], scope, end, failures)
+    return judged(text, effect, shown, too_small=small, command=settle, failures=failures)
 
 
 def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
@@ -249,7 +243,9 @@ def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Cla
     for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
         text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
         shown = f"{values.mean():+.4g} over training"
-        found.append(_claim(text, shown, (values, np.zeros(len(values))), list(own.values()), scope))
+        sides = ([own[cell] for cell, parts in CELLS.items() if (part in parts) == has] for has in (True, False))
+        scores = values, np.zeros(len(values))
+        found.append(_claim(text, shown, scores, list(own.values()), scope, failures=failures_text(*sides)))
     return found
 
 
@@ -263,8 +259,13 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
     ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
-    runs = [own[cell] for cell in (*shaped, *plain)]
-    return [_claim(f"{env}: tuned BSRS beats tuned the baseline", shown, (ours, theirs), runs, scope)]
+    sides = [own[cell] for cell in shaped], [own[cell] for cell in ("plain", *plain)]
+    text, runs, failures = (
+        f"{env}: tuned BSRS beats the tuned baseline",
+        [*sides[0], *sides[1][1:]],
+        failures_text(*sides),
+    )
+    return [_claim(text, shown, (ours, theirs), runs, scope, failures=failures)]
 
 
 def held_out(scores: Array) -> Array:
@@ -300,7 +301,7 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
         each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
         rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
         gains[f"{env}, η = {ETAS[env]:g}"] = rows
-        parts = {name: against_nothing(values) for name, values in contrasts(own).items()}
+        parts = {name: against_zero(values) for name, values in contrasts(own).items()}
         if parts:
             effects[env] = [
                 (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
@@ -324,20 +325,24 @@ def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, 
 
 def anatomy_table(series: Sequence[Series]) -> list[str]:
     """Every cell as a row of a Markdown table."""
-    lines = [
-        "| env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for env, own in by_cell(series).items():
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
             each, plain = own[cell], own.get("plain")
             effect = None if plain is None or cell == "plain" else gain(each, plain, area)
-            over, gained = bootstrap(mean, each.area[:, None], seed=SEED), " | "
-            if effect is not None:
-                gained = f"{effect} | {effect.p:.2g}"
-            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {each.final.mean():.4g}"
-            lines.append(f"| {env} | {PAPERS.get(cell, cell)} | {runs} |")
-    return lines
+            rows.append(
+                {
+                    "env": env,
+                    "cell": PAPERS.get(cell, cell),
+                    "seeds": len(each.seeds),
+                    "diverged": each.diverged or "",
+                    "mean score over training": bootstrap(mean, each.area[:, None], seed=SEED),
+                    "gain over plain": effect or "",
+                    "p": f"{effect.p:.2g}" if effect else "",
+                    "score at the end": f"{each.final.mean():.4g}",
+                }
+            )
+    return markdown(rows)
 
 
 def own_algorithm(own: Mapping[str, Series]) -> str:

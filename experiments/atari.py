@@ -1,13 +1,13 @@
 """DQN on Atari and MinAtar: the tuned eta by game, the median over games, and how much eta matters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.bars import UPRIGHT, relative_advantages
-from bsrs.figures.curves import learning_curves, sensitivity
+from bsrs.figures.curves import Curve, learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.rng import stream
 from bsrs.stats import BestOf, Comparison, Verdict, best_of, bootstrap, game_name, median, paired_difference
@@ -16,9 +16,20 @@ from bsrs.stats.comparison import LEVEL, relative_advantage
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN, minatar_game
 from bsrs.stats.summary import Games, games_together, mean_advantage, task_reference
-from experiments.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, stacked, too_small, tuned
+from experiments.claims import (
+    SEED,
+    Claim,
+    Scope,
+    Tuned,
+    constant_etas,
+    failures_text,
+    final,
+    judged,
+    stacked,
+    too_small,
+    tuned,
+)
 from experiments.continuous import gains
-from experiments.pictures import game_curves
 
 FEWEST_GAMES = 30  # for claims about a share of the paper's 40
 NEAR_TWO = (1.0, 3.0)
@@ -35,10 +46,10 @@ def draw_games(name: str, series: Sequence[Series]) -> dict[str, Figure]:
         width = 0.9 if len(games) <= UPRIGHT else 0.15  # for a name
         figure, ax = new_figure(max(3.0, 1.2 + width * len(games)), 2.9)
         each = [
-            bootstrap(partial(mean_advantage, floor=floor), game.held_out[:, None], game.baseline[:, None], seed=SEED)
+            bootstrap(mean_advantage(floor), game.held_out[:, None], game.baseline[:, None], seed=SEED)
             for game, floor in games.values()
         ]
-        paper = np.array([mean_advantage(g.same_seeds[:, None], g.baseline[:, None], f) for g, f in games.values()])
+        paper = np.array([mean_advantage(f)(g.same_seeds[:, None], g.baseline[:, None]) for g, f in games.values()])
         relative_advantages(ax, list(games), stacked(each), same_seeds=paper)
         figures[f"{name}-games"] = figure
     all_games = games_together(series)
@@ -61,11 +72,23 @@ def _median_figure(games: Games) -> Figure:
     return figure
 
 
+def game_curves(
+    games: Games, scores: Mapping[float | str, Array], at: Array, statistic: Callable[[Array], Array] = median
+) -> list[Curve]:
+    """A statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
+    colours = eta_colours(games.etas)
+    found = {eta: bootstrap(statistic, scores[eta], seed=SEED) for eta in games.etas}
+    return [Curve(eta_label(eta), colours[eta], at, found[eta]) for eta in games.etas]
+
+
 def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """The counts of games, the median, the best eta, and negative ones."""
     games = games_together(constant_etas(series))
     small = too_small(series, scope)
-    about = partial(judged, too_small=small, command=scope.command)
+    zero, above = (
+        [each for each in constant_etas(series) if is_zero == (each.eta == 0.0)] for is_zero in (True, False)
+    )
+    about = partial(judged, too_small=small, command=scope.command, failures=failures_text(above, zero))
     return [
         *_counts(series, small, scope),
         _median_rises(games, about),
@@ -103,7 +126,9 @@ def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
         found, naive = _share_better(games, better_than, claimed / 40)
         count = round(found.mean * len(games))
         shown = f"{count} of {len(games)} games with eta chosen on other seeds (as in the paper, on the same: {naive})"
-        return judged(text, found, shown, too_small=small, command=scope.command, percent=True)
+        chosen = [each for game, _ in games for each in game.chosen_series]
+        failures = failures_text(chosen, [game.plain for game, _ in games])
+        return judged(text, found, shown, too_small=small, command=scope.command, percent=True, failures=failures)
 
     return [
         about("More than 10% better in 21 of 40 games", 21, 0.1),

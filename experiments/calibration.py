@@ -46,17 +46,25 @@ class CalibrationRow:
     """How often the verdict is "holds" (above the truth) although there is no effect."""
     power: float | None
     """How often it is "holds" with an effect of one standard deviation of the scores."""
+    draws: int
+    """Simulated experiments."""
 
 
 def calibrate(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
-    """Make a row for each statistic, distribution and number of seeds, with exchangeable and with asymmetric nulls."""
-    return [*exchangeable_rows(draws, seeds, effect=effect), *asymmetric_rows(draws, seeds)]
+    """Make a row for each statistic, distribution and number of seeds, with exchangeable and with asymmetric nulls.
+
+    Pooled claims take a quarter of the draws: each of their experiments has six tasks.
+    """
+    pooled = [name for name in asymmetric.STATISTICS if "pooled" in name]
+    single = [name for name in asymmetric.STATISTICS if name not in pooled]
+    rows = [*exchangeable_rows(draws, seeds, effect=effect), *asymmetric_rows(draws, seeds, single)]
+    return [*rows, *asymmetric_rows(max(draws // 4, 1), seeds, pooled)]
 
 
 def exchangeable_rows(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
     """Draw both arms from one distribution; the power is from half as many draws, if at all."""
     return [
-        CalibrationRow(statistic, name, n, *simulate(stream(n, statistic, name), name, n, draws, effect))
+        CalibrationRow(statistic, name, n, *simulate(stream(n, statistic, name), name, n, draws, effect), draws)
         for statistic, simulate in STATISTICS.items()
         for name in DISTRIBUTIONS
         for n in seeds
@@ -78,7 +86,7 @@ def _asymmetric(statistic: str, name: str, n: int, draws: int) -> CalibrationRow
     """Arms of different shape with equal means."""
     rng, arms = stream(n, statistic, name), asymmetric.NULLS[name]
     found = [asymmetric.STATISTICS[statistic](rng, arms, n) for _ in range(draws)]
-    return CalibrationRow(statistic, name, n, *_rates(found, []))
+    return CalibrationRow(statistic, name, n, *_rates(found, []), draws)
 
 
 Rates = tuple[float, float, float | None]

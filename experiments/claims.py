@@ -26,12 +26,14 @@ from bsrs.stats import (
 from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
 from bsrs.stats.records import Series
+from bsrs.stats.summary import SEED as SEED
 from bsrs.stats.summary import Failures, failures_of, on_shared_seeds, task_reference
+from bsrs.stats.summary import gain as gain
 
-SEED = 0
 BAND_DRAWS = 400
 MANY_SEEDS = 1_000
 
+COLUMNS = ("claim", "what was seen", "95% interval", "at the end", "failed runs", "p (Holm)", "verdict")
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 area: Value = attrgetter("area")
 final: Value = attrgetter("final")
@@ -56,6 +58,13 @@ class Claim:
     """The same comparison in the final score."""
     failures: str = ""
     """Failed runs on both sides, with upper bounds: a test of means on few seeds does not see rare ones."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A cell for each of `COLUMNS`, and what an inconclusive claim needs."""
+        p = "" if self.p is None else f"{self.p:.2g}"
+        needs = self.settle if self.verdict == "inconclusive" else ""
+        return self.claim, self.shown, self.interval, self.end, self.failures, p, self.verdict, needs
 
 
 def between(effect: Interval, low: float, high: float) -> Verdict:
@@ -106,18 +115,17 @@ def write_claims(path: Path, claims: Sequence[Claim]) -> None:
 def print_claims(title: str, claims: Sequence[Claim]) -> None:
     """As a table in the terminal."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_lines=True)
-    for column in ("claim", "what was seen here", "95% interval", "at the end", "failed runs", "p (Holm)", "verdict"):
+    for column in COLUMNS:
         table.add_column(column)
     colours = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
     for claim in claims:
-        needs = f"\nneeds: {claim.settle}" if claim.settle and claim.verdict == "inconclusive" else ""
-        verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]{needs}"
-        p = "" if claim.p is None else f"{claim.p:.2g}"
-        numbers = (claim.interval, claim.end, claim.failures)
-        table.add_row(claim.claim, claim.shown, *(text.replace("[", "\\[") for text in numbers), p, verdict)
+        *cells, verdict, needs = map(escape, claim.cells)
+        shown = f"[{colours[claim.verdict]}]{verdict}[/]" + (f"\nneeds: {needs}" if needs else "")
+        table.add_row(*cells, shown)
     Console().print(table)
 
 
@@ -157,12 +165,6 @@ def constant_etas(series: Sequence[Series]) -> list[Series]:
     return [series[i] for _, i in sorted(numbers)]
 
 
-def gain(x: Series, y: Series, value: Value) -> Comparison | None:
-    """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
-    first, second = on_shared_seeds(value, x, y)
-    return paired_difference(first, second, seed=SEED) if len(first) else None
-
-
 def failures_text(shaped: Sequence[Series], baseline: Sequence[Series]) -> str:
     """Failed runs of both sides, each with its upper bound."""
     counts = []
@@ -190,6 +192,29 @@ def settles(small: str, differences: Array, scope: Scope) -> str:
     return scope.command if small else format_seeds_needed(differences, scope.questions)
 
 
+def ahead(
+    text: str,
+    first: Series | None,
+    second: Series | None,
+    scope: Scope,
+    shown: str = "{gain:+.3g} in the mean score over training",
+) -> Claim:
+    """Make the claim that one series is better than another over training, where there are both."""
+    effect = gain(first, second, area) if first is not None and second is not None else None
+    if first is None or second is None or effect is None:
+        return judged(text, None, "", too_small="", command=scope.command)
+    small, (ours, theirs) = too_small([first, second], scope), on_shared_seeds(area, first, second)
+    return judged(
+        text,
+        effect,
+        shown.format(gain=effect.mean, first=ours.mean(), second=theirs.mean()),
+        too_small=small,
+        command=settles(small, ours - theirs, scope),
+        end=gain(first, second, final),
+        failures=failures_text([first], [second]),
+    )
+
+
 @dataclass(frozen=True)
 class Tuned:
     """The best of several etas above 0, next to eta = 0."""
@@ -203,10 +228,6 @@ class Tuned:
     best: BestOf
 
     @property
-    def etas(self) -> tuple[float | str, ...]:
-        return tuple(each.eta for each in self.series)
-
-    @property
     def words(self) -> str:
         """The gain on held-out seeds, and the paper's quantity."""
         return (
@@ -215,9 +236,14 @@ class Tuned:
         )
 
     @property
+    def chosen_series(self) -> list[Series]:
+        """Of the etas that some seeds' others chose."""
+        return [self.series[i] for i in sorted(set(self.best.choices))]
+
+    @property
     def chosen(self) -> str:
-        """The etas that some seeds' others chose."""
-        return ", ".join(eta_label(self.etas[i]) for i in sorted(set(self.best.choices)))
+        """These etas."""
+        return ", ".join(eta_label(each.eta) for each in self.chosen_series)
 
     @property
     def held_out(self) -> Array:
@@ -238,7 +264,7 @@ class Tuned:
     @property
     def failures(self) -> str:
         """Failed runs of the chosen etas and of eta = 0."""
-        return failures_text([self.series[i] for i in sorted(set(self.best.choices))], [self.plain])
+        return failures_text(self.chosen_series, [self.plain])
 
 
 def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned | None:

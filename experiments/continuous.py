@@ -19,12 +19,11 @@ from experiments.claims import (
     SEED,
     Claim,
     Scope,
+    ahead,
     area,
     constant_etas,
     curves,
-    failures_text,
     final,
-    gain,
     judged,
     means,
     settles,
@@ -63,7 +62,7 @@ def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
     comparisons["A negative eta is worse than eta = 0"] = 0.0, lowest if lowest < 0 else math.nan
     scope = dataclasses.replace(scope, questions=1 + len(comparisons))
     claims = [_improves([each for eta, each in etas.items() if eta >= 0], scope)]
-    claims += [_ahead(text, etas.get(first), etas.get(second), scope) for text, (first, second) in comparisons.items()]
+    claims += [ahead(text, etas.get(first), etas.get(second), scope) for text, (first, second) in comparisons.items()]
     return claims
 
 
@@ -76,18 +75,6 @@ def _improves(series: Sequence[Series], scope: Scope) -> Claim:
     return judged(
         text, best.best.gain, best.words, too_small=small, command=settle, end=best.end, failures=best.failures
     )
-
-
-def _ahead(text: str, first: Series | None, second: Series | None, scope: Scope) -> Claim:
-    """One series is better than another, where there are both."""
-    effect = gain(first, second, area) if first is not None and second is not None else None
-    if first is None or second is None or effect is None:
-        return judged(text, None, "", too_small="", command=scope.command)
-    small = too_small([first, second], scope)
-    settle = settles(small, np.subtract(*on_shared_seeds(area, first, second)), scope)
-    shown = f"{effect.mean:+.3g} in the mean score over training"
-    end, failures = gain(first, second, final), failures_text([first], [second])
-    return judged(text, effect, shown, too_small=small, command=settle, end=end, failures=failures)
 
 
 def judge_potentials(series: Sequence[Series], scope: Scope) -> list[Claim]:

@@ -35,7 +35,6 @@ from experiments.continuous import (
     judge_target_ablation,
 )
 from experiments.controls import with_rescaled_controls
-from experiments.pictures import draw_further
 from experiments.variants import PLUGIN, with_options
 
 
@@ -119,6 +118,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 class Reproduced:
     """What came of it."""
 
+    title: str
     claims: list[Claim]
     files: list[Path]
     problems: dict[str, str]
@@ -157,8 +157,8 @@ def reproduce(
     claims, rows = experiment.claims(series), summary(series)
     write_claims(out / "claims.json", claims)
     with project_style():
-        figures = {**experiment.draw(series), **draw_further(name, rows)}
-    title = f"{name}, {scale}" if train else name
+        figures = experiment.draw(series)
+    title = f"{name}{'-as-run' if as_run else ''}" + (f", {scale}" if train else "")
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
     if experiment.table is not None:
         files.append(out / f"{name}.md")
@@ -172,4 +172,4 @@ def reproduce(
         claims=[dataclasses.asdict(claim) for claim in claims],
         figures=[path for path in files if path.suffix == ".png"],
     )
-    return Reproduced(claims, [*files, write_report(study, out / "report.html")], problems)
+    return Reproduced(title, claims, [*files, write_report(study, out / "report.html")], problems)

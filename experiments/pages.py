@@ -5,11 +5,12 @@ results/studies.toml, those of the other pages stand around the tables' marks.
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from matplotlib.figure import Figure
 
@@ -19,7 +20,7 @@ from bsrs.stats import Verdict
 from bsrs.stats.records import RunRecord, Series, series_of
 from experiments import records as store
 from experiments.anatomy import by_cell
-from experiments.claims import Claim, area, corrected, final, gain, judged
+from experiments.claims import Claim, area, corrected, failures_text, final, gain, judged
 from experiments.continuous import draw_variants, judge_pendulum, judge_potentials
 from experiments.experiments import EXPERIMENTS
 from experiments.readme_figure import draw_readme
@@ -27,7 +28,7 @@ from experiments.records import EXPERIMENT_RUNS, OWN_PAGES, records, runs_in, ru
 from experiments.tables import (
     calibration_table,
     claims_table,
-    lines_of,
+    markdown,
     minatar_table,
     plain_table,
     pooled_table,
@@ -106,27 +107,6 @@ def study_page(study: Mapping[str, Any]) -> Iterator[str]:
     yield "`python -m experiments tables` makes this page from the records."
 
 
-TABLES: dict[str, Callable[[str], Iterable[str]]] = {
-    "study": lambda folder: study_table(records(folder)),
-    "claims": lambda name: _claims_lines(name),
-    "cells": lambda name: _own_table(name),
-    "pooled": lambda _: pooled_table(),
-    "plain": lambda _: plain_table(),
-    "tuning": lambda _: tuning_table(),
-    "minatar": lambda _: minatar_table(),
-    "ppo": lambda _: ppo_table(),
-}
-
-
-def _claims_lines(name: str) -> Iterator[str]:
-    return claims_table(claims_of(name))
-
-
-def _own_table(name: str) -> list[str]:
-    table = EXPERIMENTS[name].table
-    return table(records(name)) if table else []
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Claims.
 
@@ -164,7 +144,8 @@ def pendulum_target() -> Claim:
     opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
     denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
     text = "With the target network there is no positive difference from eta = 0 (TD3 on Pendulum)"
-    return judged(text, denied, f"{effect.mean:+.3g} over training at eta = 2", too_small="", command="", end=end)
+    shown, failures = f"{effect.mean:+.3g} over training at eta = 2", failures_text([own["target"]], [own["plain"]])
+    return judged(text, denied, shown, too_small="", command="", end=end, failures=failures)
 
 
 def both_potentials() -> list[Series]:
@@ -174,21 +155,32 @@ def both_potentials() -> list[Series]:
     return series_of([*(run for run in runs_in("pendulum") if run.config.eta in etas), *replay], ["potential"])
 
 
-def scoreboard() -> Iterator[str]:
-    """How many claims hold, by topic."""
+def scoreboard() -> list[str]:
+    """How many of the paper's claims hold, by topic."""
+    ablation = [*claims_of("target-ablation"), *claims_of("pendulum-target")]
     topics = {
         "Theory": theory(),
         "Pendulum": claims_of("pendulum"),
-        "Online or target network": [c for c in _ablation() if not c.claim.startswith("(Ours)")],
+        "Online or target network": [claim for claim in ablation if not claim.claim.startswith("(Ours)")],
         "Atari and MuJoCo": [*claims_of("atari"), *claims_of("mujoco")],
     }
-    verdicts = ("holds", "does not hold", "inconclusive")
-    counts = {v: [sum(claim.verdict == v for claim in claims) or "" for claims in topics.values()] for v in verdicts}
-    yield from lines_of({"the paper on": list(topics), **counts})
+    rows = []
+    for topic, claims in topics.items():
+        counts = Counter(claim.verdict for claim in claims)
+        rows.append({"the paper on": topic, **{verdict: counts[verdict] or "" for verdict in get_args(Verdict)}})
+    return markdown(rows)
 
 
-def _ablation() -> list[Claim]:
-    return [*claims_of("target-ablation"), *claims_of("pendulum-target")]
+TABLES: dict[str, Callable[[str], Iterable[str]]] = {
+    "study": lambda folder: study_table(records(folder)),
+    "claims": lambda name: claims_table(claims_of(name)),
+    "cells": lambda name: (EXPERIMENTS[name].table or study_table)(records(name)),
+    "pooled": lambda _: pooled_table(),
+    "plain": lambda _: plain_table(),
+    "tuning": lambda _: tuning_table(),
+    "minatar": lambda _: minatar_table(),
+    "ppo": lambda _: ppo_table(),
+}
 
 
 # --------------------------------------------------------------------------------------------------------------

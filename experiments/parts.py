@@ -13,7 +13,7 @@ from bsrs.agents.off_policy import OffPolicyAgent
 from bsrs.agents.targets import discount_of, q_of_action, state_value
 from bsrs.agents.td3 import TD3Agent
 from bsrs.config.agents import DQNConfig, TD3Config
-from bsrs.config.training import check_default
+from bsrs.config.training import OffPolicyConfig, check_default
 
 Parts = Literal["c", "a", "b", "ca", "cb", "ab", "cab"]
 
@@ -70,13 +70,16 @@ def target_by_parts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNPartsConfig(DQNConfig):
+class _PartsConfig(OffPolicyConfig):
+    parts: Parts = "cab"
+    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNPartsConfig(DQNConfig, _PartsConfig):
     """DQN with some of the parts of BSRS."""
 
     algorithm: ClassVar[str] = "dqn-parts"
-
-    parts: Parts = "cab"
-    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,13 +100,10 @@ class DQNParts(DQNAgent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3PartsConfig(TD3Config):
+class TD3PartsConfig(TD3Config, _PartsConfig):
     """TD3 with some of the parts of BSRS."""
 
     algorithm: ClassVar[str] = "td3-parts"
-
-    parts: Parts = "cab"
-    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
-from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
+from bsrs.stats.summary import Failures, Row, baseline_of, failures_of, summary, task_reference
 from experiments import records as store
-from experiments.claims import SEED, Claim, area, final, gain, tuned
+from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
 from experiments.continuous import shared_etas
 from experiments.pooling import against_zero, gains_of
 from experiments.records import folders, records, shown_eta
@@ -44,49 +44,45 @@ ZOO_NAMES = {
 }
 
 
-def lines_of(columns: Mapping[str, Sequence[object]]) -> Iterator[str]:
+def markdown(rows: Sequence[Mapping[str, object]]) -> list[str]:
     """Write a table; a column that says nothing is left out."""
-    shown = {name: cells for name, cells in columns.items() if any(str(cell) for cell in cells)}
-    yield f"| {' | '.join(shown)} |"
-    yield "|---" * len(shown) + "|"
-    for cells in zip(*shown.values(), strict=True):
-        yield f"| {' | '.join(map(str, cells))} |"
+    columns = [name for name in rows[0] if any(str(row[name]) for row in rows)]
+    lines = [columns, *([str(row[name]) for name in columns] for row in rows)]
+    head, *body = [f"| {' | '.join(cells)} |" for cells in lines]
+    return [head, "|---" * len(columns) + "|", *body]
 
 
-def claims_table(claims: Sequence[Claim]) -> Iterator[str]:
+def claims_table(claims: Sequence[Claim]) -> list[str]:
     """A row for each claim, with the final scores and the failures next to the gain."""
-    needs = [f"; needs {c.settle}" if c.settle and c.verdict == "inconclusive" else "" for c in claims]
-    yield from lines_of(
-        {
-            "claim": [claim.claim for claim in claims],
-            "what was seen": [claim.shown for claim in claims],
-            "95% interval": [claim.interval for claim in claims],
-            "at the end": [claim.end for claim in claims],
-            "failed runs": [claim.failures for claim in claims],
-            "p (Holm)": ["" if claim.p is None else f"{claim.p:.2g}" for claim in claims],
-            "verdict": [f"**{c.verdict}**{need}" for c, need in zip(claims, needs, strict=True)],
-        }
-    )
+    rows = []
+    for claim in claims:
+        *cells, verdict, needs = claim.cells
+        rows.append(dict(zip(COLUMNS, [*cells, f"**{verdict}**" + (f"; needs {needs}" if needs else "")], strict=True)))
+    return markdown(rows)
 
 
-def study_table(series: Sequence[Series]) -> Iterator[str]:
+def study_table(series: Sequence[Series]) -> list[str]:
     """All series of a study next to their eta = 0, over training and at the end."""
     rows = summary(series)
     several_envs = len({row.series.env for row in rows}) > 1
     potentials = [potential(row.series.variant) if row.series.eta != 0.0 else "" for row in rows]
-    yield from lines_of(
-        {
-            "env": [row.series.env if several_envs else "" for row in rows],
-            "potential": potentials if len(set(potentials) - {""}) > 1 else [""] * len(rows),
-            "eta": [shown_eta(row.series) for row in rows],
-            "over training": [row.area for row in rows],
-            "gain": [row.gain or "" for row in rows],
-            "p": [row.gain.p_text if row.gain and row.gain.n > 1 else "" for row in rows],
-            "seeds ahead": [f"{row.gain.ahead} of {row.gain.n}" if row.gain else "" for row in rows],
-            "at the end": [row.final for row in rows],
-            "change at the end": [row.final_gain or "" for row in rows],
-            "failed runs": [row.failures for row in rows],
-        }
+    several_potentials = len(set(potentials) - {""}) > 1
+    return markdown(
+        [
+            {
+                "env": row.series.env if several_envs else "",
+                "potential": used if several_potentials else "",
+                "eta": shown_eta(row.series),
+                "over training": row.area,
+                "gain": row.gain or "",
+                "p": row.gain.p_text if row.gain and row.gain.n > 1 else "",
+                "seeds ahead": f"{row.gain.ahead} of {row.gain.n}" if row.gain else "",
+                "at the end": row.final,
+                "change at the end": row.final_gain or "",
+                "failed runs": row.failures,
+            }
+            for row, used in zip(rows, potentials, strict=True)
+        ]
     )
 
 
@@ -97,12 +93,9 @@ def potential(variant: str) -> str:
     return "rescaling" if rescaled else ", ".join(settings.values())
 
 
-def recommendations() -> Iterator[str]:
+def recommendations() -> list[str]:
     """What `bsrs recommend` says of each set of runs, by training and by final score."""
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("agent", "steps", "eta", "held-out gain over training", "change at the end", "answer",
-                              "answer by final score")
-    }  # fmt: skip
+    rows = []
     for folder in [name for name in folders() if name not in ("anatomy", "auto-eta")]:
         found = records(folder)
         for each, by_end in zip(recommend(found), recommend(found, "final"), strict=True):
@@ -110,13 +103,18 @@ def recommendations() -> Iterator[str]:
             best = next((one for one in found if one.task == each.task and one.eta == each.best), None)
             old = "" if best is None else shown_eta(best)
             answers = [one.answer.replace("use auto", f"use {old}") for one in (each, by_end)]
-            cells = (
-                f"{agent(each.task, each.variant)} on {each.task.env}", f"{own.config.steps:,}",
-                old, each.gain or "", each.other or "", *answers,
-            )  # fmt: skip
-            for column, cell in zip(columns.values(), cells, strict=True):
-                column.append(cell)
-    yield from lines_of(columns)
+            rows.append(
+                {
+                    "agent": f"{agent(each.task, each.variant)} on {each.task.env}",
+                    "steps": f"{own.config.steps:,}",
+                    "eta": old,
+                    "held-out gain over training": each.gain or "",
+                    "change at the end": each.other or "",
+                    "answer": answers[0],
+                    "answer by final score": answers[1],
+                }
+            )
+    return markdown(rows)
 
 
 def agent(task: Task, variant: str) -> str:
@@ -139,18 +137,21 @@ def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
     return found
 
 
-def readme_table() -> Iterator[str]:
+def readme_table() -> list[str]:
     """Does it help? The six tuned agents at eta = 1, over training and at the end, with failures."""
-    rows, autos = tuned_rows(1.0), tuned_rows("auto")
-    name = shown_eta(next(iter(autos.values()))[1].series)
-    yield from lines_of(
-        {
-            "tuned agent": [ZOO_NAMES[folder] for folder in rows],
-            "gain over training, eta = 1": [shaped.gain for _, shaped in rows.values()],
-            "final score, without → with": [change(plain.series, shaped.series) for plain, shaped in rows.values()],
-            "failed, without → with": [failed(plain, shaped) for plain, shaped in rows.values()],
-            f"gain over training, {name}": [autos[folder][1].gain for folder in rows],
-        }
+    autos = {folder: auto for folder, (_, auto) in tuned_rows("auto").items()}
+    name = shown_eta(next(iter(autos.values())).series)
+    return markdown(
+        [
+            {
+                "tuned agent": ZOO_NAMES[folder],
+                "gain over training, eta = 1": shaped.gain,
+                "final score, without → with": change(plain.series, shaped.series),
+                "failed, without → with": f"{failed(plain.failures)} → {failed(shaped.failures)}",
+                f"gain over training, {name}": autos[folder].gain,
+            }
+            for folder, (plain, shaped) in tuned_rows(1.0).items()
+        ]
     )
 
 
@@ -162,37 +163,33 @@ def change(plain: Series, shaped: Series) -> str:
     return f"{plain.final.mean():.4g} → {shaped.final.mean():.4g}{lost}{better}"
 
 
-def failed(plain: Row, shaped: Row) -> str:
-    """Failed runs of both."""
-    return " → ".join(f"{row.failures.failed} of {row.failures.runs}" for row in (plain, shaped))
+def failed(failures: Failures) -> str:
+    """Failed runs, without their bound."""
+    return f"{failures.failed} of {failures.runs}"
 
 
-def pooled_table() -> Iterator[str]:
+def pooled_table() -> list[str]:
     """The six tuned agents together, in reference ranges: training and end, over seeds and over tasks."""
     series = [each for each in records("zoo") if each.config.control == "none"]
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("eta", "training, over seeds", "p", "training, over tasks", "p ", "end, over seeds",
-                              "p  ", "end, over tasks", "p   ")
-    }  # fmt: skip
+    rows = []
     everywhere = shared_etas(series, "")
     constants = [each.eta for each in next(iter(everywhere.values()))[1:]]
     for eta in (*constants, "auto"):
         tasks = shared_etas([each for each in series if each.eta in (0.0, eta)], eta if isinstance(eta, str) else "")
         found = gains_of(tasks)
-        cells: list[object] = [shown_eta(next(iter(tasks.values()))[1])]
-        for scores in (found.training[0], found.end[0]):
-            for axis in (1, 0):
+        row = {"eta": shown_eta(next(iter(tasks.values()))[1])}
+        for when, scores in (("training", found.training[0]), ("end", found.end[0])):
+            for axis, over in ((1, "seeds"), (0, "tasks")):
                 effect = against_zero(scores.mean(axis=axis))
-                cells += [str(effect), effect.p_text]
-        for column, cell in zip(columns.values(), cells, strict=True):
-            column.append(cell)
-    yield from lines_of(columns)
+                row[f"{when}, over {over}"] = str(effect)
+                row["p" + " " * (len(row) // 2 - 1)] = effect.p_text  # a heading of its own for each column
+        rows.append(row)
+    return markdown(rows)
 
 
-def plain_table() -> Iterator[str]:
+def plain_table() -> list[str]:
     """Baseline agents with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
-    yield "| settings | published | baseline agent of | seeds | over training | at the end | best evaluation |"
-    yield "|---|---|---|---|---|---|---|"
+    rows = []
     for folder, published in ZOO_PUBLISHED.items():
         ours = tuned_rows(1.0)[folder][0].series
         agents = {"bsrs": (ours.steps, ours.curves)}
@@ -200,14 +197,16 @@ def plain_table() -> Iterator[str]:
         if theirs := [json.loads(path.read_text()) for path in paths]:
             agents["SB3"] = np.array(theirs[0]["steps"]), np.mean([run["scores"] for run in theirs], axis=-1)
         for who, (steps, scores) in agents.items():
-            found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
-            yield f"| {folder} | {published} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
+            about = {"settings": folder, "published": published, "baseline agent of": who, "seeds": len(scores)}
+            over, end = area_under_curve(steps, scores), final_score(steps, scores)
+            found = {"over training": over, "at the end": end, "best evaluation": scores.max(axis=1)}
+            rows.append({**about, **{name: with_interval(each) for name, each in found.items()}})
+    return markdown(rows)
 
 
-def tuning_table() -> Iterator[str]:
+def tuning_table() -> list[str]:
     """Shaped agents that nobody tuned next to tuned baselines, over as many steps as both have."""
-    yield "| env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p |"
-    yield "|---|---|---|---|---|---|---|"
+    rows = []
     for folder, zoo in UNTUNED.items():
         own = [each for each in records(folder) if each.eta == 0.0 or is_default(each)]
         plain = next(each for each in records(zoo) if each.eta == 0.0)
@@ -216,9 +215,18 @@ def tuning_table() -> Iterator[str]:
         assert found is not None
         reference = area_until(plain, steps)
         effect = paired_difference(found.held_out, reference, seed=SEED)
-        cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
-        cells[-1] += f" at eta = {found.chosen}"
-        yield f"| {plain.env} | {steps:,} | {' | '.join(cells)} | {effect} | {effect.p_text} |"
+        rows.append(
+            {
+                "env": plain.env,
+                "steps": f"{steps:,}",
+                "tuned, baseline": with_interval(reference),
+                "untuned, baseline": with_interval(found.baseline),
+                "untuned, shaped": f"{with_interval(found.held_out)} at eta = {found.chosen}",
+                "shaped against tuned": effect,
+                "p": effect.p_text,
+            }
+        )
+    return markdown(rows)
 
 
 def is_default(series: Series) -> bool:
@@ -236,34 +244,49 @@ def area_until(series: Series, steps: int) -> Array:
 # Others.
 
 
-def ppo_table() -> Iterator[str]:
+def ppo_table() -> list[str]:
     """PPO of Stable-Baselines3, whose own training loop has no records of ours."""
     scores: dict[float, dict[int, tuple[float, float]]] = {}  # over training and at the end
     for path in sorted((store.RESULTS / "sb3" / "ppo").glob("*.json")):
         run = json.loads(path.read_text())
         curve = np.array(run["steps"]), np.mean(run["scores"], axis=1)
         scores.setdefault(run["eta"], {})[run["seed"]] = float(area_under_curve(*curve)), float(final_score(*curve))
-    yield "| eta | seeds | over training | gain | p | at the end | change at the end |"
-    yield "|---|---|---|---|---|---|---|"
+    rows = []
     for eta, own in sorted(scores.items()):
         each = np.array([own[seed] for seed in sorted(own)])  # (seeds, 2)
         zero = np.array([scores[0.0][seed] for seed in sorted(own)])
         over, end = (paired_difference(*pair, seed=SEED) if eta else None for pair in zip(each.T, zero.T, strict=True))
-        p = over.p_text if over else ""
-        cells = [with_interval(each[:, 0]), over or "", p, with_interval(each[:, 1]), end or ""]
-        yield f"| {eta:g} | {len(each)} | {' | '.join(map(str, cells))} |"
+        rows.append(
+            {
+                "eta": f"{eta:g}",
+                "seeds": len(each),
+                "over training": with_interval(each[:, 0]),
+                "gain": over or "",
+                "p": over.p_text if over else "",
+                "at the end": with_interval(each[:, 1]),
+                "change at the end": end or "",
+            }
+        )
+    return markdown(rows)
 
 
-def minatar_table() -> Iterator[str]:
+def minatar_table() -> list[str]:
     """Baseline DQN next to the published curves, in the same quantity: the returns of the training episodes."""
-    yield "| game | published, at 500,000 | here, training episodes | seeds | here, greedy at the end |"
-    yield "|---|---|---|---|---|"
+    rows = []
     for plain in (each for each in records("minatar") if each.eta == 0.0):
         game, last = str(minatar_game(plain.env)), 0.95 * plain.config.steps
         traces = [run.trace("return") for run in plain.runs]
         returns = np.array([values[steps > last].mean() for steps, values in traces])
-        cells = [game, MINATAR_PUBLISHED[game], with_interval(returns), len(returns), with_interval(plain.final)]
-        yield f"| {' | '.join(map(str, cells))} |"
+        rows.append(
+            {
+                "game": game,
+                "published, at 500,000": MINATAR_PUBLISHED[game],
+                "here, training episodes": with_interval(returns),
+                "seeds": len(returns),
+                "here, greedy at the end": with_interval(plain.final),
+            }
+        )
+    return markdown(rows)
 
 
 def with_interval(scores: Array) -> str:
@@ -271,16 +294,15 @@ def with_interval(scores: Array) -> str:
     return str(bootstrap(mean, scores[:, None], seed=SEED))
 
 
-def calibration_table() -> Iterator[str]:
+def calibration_table() -> list[str]:
     """How often a verdict says "holds" where means are equal, from results/calibration.json."""
     rows = json.loads((store.RESULTS / "calibration.json").read_text())["rows"]
     names = list(dict.fromkeys(row["distribution"] for row in rows))
-    tested = list(dict.fromkeys((row["statistic"], row["n"]) for row in sorted(rows, key=lambda row: row["n"])))
-    rate = {(row["statistic"], row["n"], row["distribution"]): row["false_holds"] for row in rows}
-    columns: dict[str, list[object]] = {"verdict by": [name for name, _ in tested], "seeds": [n for _, n in tested]}
-    for name in names:
-        columns[name] = [f"{rate[(*key, name)]:.1%}" if (*key, name) in rate else "" for key in tested]
-    yield from lines_of(columns)
+    found: dict[tuple[int, str], dict[str, object]] = {}
+    for row in sorted(rows, key=lambda row: row["n"]):
+        empty = {"verdict by": row["statistic"], "seeds": row["n"], **dict.fromkeys(names, "")}
+        found.setdefault((row["n"], row["statistic"]), empty)[row["distribution"]] = f"{row['false_holds']:.1%}"
+    return markdown(list(found.values()))
 
 
 CSV_COLUMNS = (
@@ -318,7 +340,7 @@ def _csv_cell(cell: object) -> str:
     return str(cell)
 
 
-def task_rows() -> Iterator[str]:
+def task_rows() -> list[str]:
     """One row for each task, at eta = 1 everywhere: nothing is chosen by looking at it."""
     tasks = [(f"tuned {ZOO_NAMES[name]}", f"zoo/{name}", "zoo") for name in ZOO_NAMES]
     tasks += [("TD3 on Pendulum, the paper's", "pendulum", "pendulum"), ("DQN on CartPole", "cartpole", "cartpole")]
@@ -326,25 +348,26 @@ def task_rows() -> Iterator[str]:
         ("DQN on Acrobot", "acrobot-full", "target-network"),
         ("DQN on LunarLander", "lunar-lander", "target-network"),
     ]
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("agent", "eta", "gain over training", "final score, without → with",
-                              "failed, without → with", "page")
-    }  # fmt: skip
-    found = [(name, own, page) for name, folder, page in tasks for own in [defaults(records(folder))]]
+    found = [(name, defaults(records(folder)), page) for name, folder, page in tasks]
     minatar = records("minatar")
     for env in dict.fromkeys(each.env for each in minatar):
         name = f"DQN on MinAtar's {minatar_game(env)}"
         found.append((name, [each for each in minatar if each.env == env], "minatar"))
+    rows = []
     for name, own, page in found:
-        plain = next(each for each in own if each.eta == 0.0)
-        shaped = next(each for each in own if each.eta == 1.0)
-        reference = task_reference(plain.task, own)
-        counts = [failures_of(each, reference) for each in (plain, shaped)]
-        fails = " → ".join(f"{each.failed}/{each.runs}" for each in counts)
-        cells = (name, 1, str(gain(shaped, plain, area)), change(plain, shaped), fails, f"[{page}]({page}/README.md)")
-        for column, cell in zip(columns.values(), cells, strict=True):
-            column.append(cell)
-    yield from lines_of(columns)
+        plain, shaped = (next(each for each in own if each.eta == eta) for eta in (0.0, 1.0))
+        counts = [failures_of(each, task_reference(plain.task, own)) for each in (plain, shaped)]
+        rows.append(
+            {
+                "agent": name,
+                "eta": 1,
+                "gain over training": gain(shaped, plain, area),
+                "final score, without → with": change(plain, shaped),
+                "failed, without → with": " → ".join(f"{each.failed}/{each.runs}" for each in counts),
+                "page": f"[{page}]({page}/README.md)",
+            }
+        )
+    return markdown(rows)
 
 
 def defaults(series: Sequence[Series]) -> list[Series]:

@@ -47,17 +47,14 @@ def write_report(study: Study, out: Path) -> Path:
         style=_asset("page.css"),
         script=script,
         plotly=plotly,
-        hashes=_hashes(plotly, script),
+        # for the Content-Security-Policy: no other scripts run, whatever a run's text contains
+        hashes=" ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in (plotly, script)
+        ),
     )
     make_folder(out.parent)
     write_whole(out, html.encode(errors="replace"))  # names of files need not be text
     return out
-
-
-def _hashes(*scripts: str) -> str:
-    """What a Content-Security-Policy calls these scripts: no others run, whatever a run's text contains."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _findings(study: Study) -> list[dict[str, str]]:

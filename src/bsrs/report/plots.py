@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bsrs.errors import BadInput
-from bsrs.figures.curves import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, mean, median, performance_profile
 from bsrs.stats.aggregates import Array
@@ -19,7 +18,16 @@ LARGEST_TRACE = 300
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 PROFILE = "profile"
-RECORDED = {"return": "training return", "eta": "eta in force", "slope": "slope of the values (auto)", **QUANTITIES}
+# what training records hold -> what it is
+RECORDED = {
+    "return": "training return",
+    "eta": "eta in force",
+    "slope": "slope of the values (auto)",
+    "value": "mean V(s)",
+    "advantage": "mean |A(s, a)|",
+    "shaping": "mean shaping term",
+    "loss": "TD loss",
+}
 METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a normalised score"}
 # a row's statistic -> what it is called next to the plot
 COMPARISONS = {
@@ -34,7 +42,7 @@ def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Each with all its series; then all games together, where there are several."""
     names = task_names(rows)
     found = [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
-    return [*found, *_all_games(rows)]
+    return [*found, *(_all_games(rows) if len(names) > 1 else ())]
 
 
 def task_names(rows: Sequence[Row]) -> dict[Task, str]:
@@ -58,7 +66,7 @@ def short_label(series: Series) -> str:
 
 
 def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    colours = _colours(list(dict.fromkeys(row.series.eta for row in rows)))
+    etas = list(dict.fromkeys(row.series.eta for row in rows))
     variants = list(dict.fromkeys(row.series.variant for row in rows))
     reached = [end for row in rows for end in (row.series.curves.min(), row.series.curves.max())]
     found = []
@@ -72,7 +80,7 @@ def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
             {
                 "label": series_label(own),
                 "short": short_label(own),
-                "colour": colours[own.eta],
+                "colour": [eta_colours(etas, dark=dark)[own.eta] for dark in (False, True)],
                 "dash": DASHES[variants.index(own.variant) % len(DASHES)],
                 "runs": len(own.seeds),
                 "diverged": own.diverged,
@@ -109,7 +117,7 @@ def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
     return {
         "label": f"η = {eta_label(eta)}",
         "short": eta_label(eta),
-        "colour": _colours(games.etas)[eta],
+        "colour": [eta_colours(games.etas, dark=dark)[eta] for dark in (False, True)],
         "dash": "solid",
         "runs": final.size,
         "diverged": 0,
@@ -120,12 +128,6 @@ def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
         "compare": {"final": interval(bootstrap(median, final, seed=0, draws=DRAWS))},
         "metrics": {"score": _band(games.steps, curve), PROFILE: _band(thresholds, profile)},
     }
-
-
-def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
-    """For the light and the dark page."""
-    light, dark = eta_colours(etas), eta_colours(etas, dark=True)
-    return {eta: [light[eta], dark[eta]] for eta in etas}
 
 
 def _band(steps: Array, middle: Interval) -> dict[str, Any]:

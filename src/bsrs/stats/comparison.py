@@ -67,25 +67,20 @@ def sign_flip_p(differences: Array, seed: int = 0) -> Array:
     """
     scaled = differences / _spread(differences)
     seen = scaled.sum(axis=1, keepdims=True) - 1e-9
-    sums = _flipped_sums(scaled, seed)
+    exact = is_exact(differences)
+    sums = scaled[:, :1]  # (settings, flips): with the first sign kept, for the other half has them all negated
+    if exact:
+        for each in scaled.T[1:, :, None]:
+            sums = np.concatenate([sums + each, sums - each], axis=1)
+    else:
+        sums = scaled @ _drawn_signs(scaled.shape[1], seed)
     count = (sums.max(axis=0) >= seen).sum(axis=1) + (-sums.min(axis=0) >= seen).sum(axis=1)
-    drawn = not is_exact(differences)
-    return np.asarray((count + drawn) / (2 * sums.shape[1] + drawn))
+    return np.asarray((count + (not exact)) / (2 * sums.shape[1] + (not exact)))
 
 
 def is_exact(differences: Array) -> bool:
     """Whether all sign flips are enumerated."""
     return bool(len(differences) * 2.0 ** differences.shape[1] <= MOST_SUMS)
-
-
-def _flipped_sums(differences: Array, seed: int) -> Array:
-    """(settings, flips): the sums over seeds with the first sign kept; the other half of the flips has them negated."""
-    if not is_exact(differences):
-        return np.asarray(differences @ _drawn_signs(differences.shape[1], seed))
-    sums = differences[:, :1]
-    for each in differences.T[1:, :, None]:
-        sums = np.concatenate([sums + each, sums - each], axis=1)
-    return sums
 
 
 @cache

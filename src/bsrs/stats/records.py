@@ -11,7 +11,7 @@ import numpy as np
 from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
-from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
+from bsrs.stats.curves import area_under_curve, final_score
 from bsrs.store.read import ENDED, RunRecord, read_run, read_runs
 
 
@@ -58,10 +58,6 @@ class Series:
             area=area_under_curve(self.steps, self.curves),
             final=final_score(self.steps, self.curves),
         )
-
-    def steps_to(self, level: float) -> float:
-        """When the median run is first evaluated at the level or above; infinite if it never is."""
-        return float(np.median(steps_to_threshold(self.steps, self.curves, level)))
 
 
 def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:

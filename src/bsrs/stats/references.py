@@ -36,7 +36,7 @@ class Reference:
 
     def failed(self, final: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Which final scores are no better than the random policy's plus 10% of the range."""
-        return np.asarray(self.normalised(final) <= FAILED_BELOW)
+        return np.asarray(np.asarray(final) <= self.random + FAILED_BELOW * self.span)
 
 
 def failure_bound(failed: int, runs: int, confidence: float = 0.95) -> float:

@@ -1,6 +1,6 @@
 """How sure an estimate is: bootstrap-t intervals, never narrower than Student's. Seeds are resampled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +55,15 @@ def bootstrap(
     if not (error > 0).any():
         return Interval(estimate, np.full_like(estimate, -np.inf), np.full_like(estimate, np.inf))
     least = student.ppf(0.5 + confidence / 2, runs - 1)
-    drawn = np.concatenate([_t(statistic, redrawn, estimate) for redrawn in _redraw(arrays, seed, draws)])
-    below, above = np.quantile(drawn, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
+    rng, drawn = stream(seed, "bootstrap"), []
+    at_once = max(1, NUMBERS_AT_ONCE // sum(array.size for array in arrays))
+    for start in range(0, draws, at_once):
+        chosen = rng.integers(runs, size=(min(at_once, draws - start), runs))
+        redrawn = [np.moveaxis(np.take(array, chosen, axis=-2), -3, 0) for array in arrays]  # the draws are axis 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (statistic(*redrawn) - estimate) / _standard_error(statistic, redrawn)
+        drawn.append(np.nan_to_num(t, posinf=np.finfo(float).max / 4, neginf=-np.finfo(float).max / 4))
+    below, above = np.quantile(np.concatenate(drawn), [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
     with np.errstate(invalid="ignore"):
         low, high = (estimate + sign * error * np.clip(ends, least, WIDEST * least) for sign, ends in
                      ((-1, above), (1, -below)))  # fmt: skip
@@ -82,22 +89,6 @@ def _standard_error(statistic: Callable[..., Array], arrays: list[Array]) -> Arr
         with np.errstate(invalid="ignore"):
             error = np.sqrt((runs - 1) * each.var(axis=0))
     return np.asarray(np.where(error > 1e-12 * np.abs(each).max(axis=0), error, 0.0))  # rounding is no spread
-
-
-def _t(statistic: Callable[..., Array], arrays: list[Array], estimate: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = (statistic(*arrays) - estimate) / _standard_error(statistic, arrays)
-    return np.nan_to_num(t, posinf=np.finfo(float).max / 4, neginf=-np.finfo(float).max / 4)
-
-
-def _redraw(arrays: list[Array], seed: int, draws: int) -> Iterator[list[Array]]:
-    """Return the resampled scores with the draws as a new first axis, as many at once as fit into memory."""
-    rng = stream(seed, "bootstrap")
-    runs = arrays[0].shape[-2]
-    at_once = max(1, NUMBERS_AT_ONCE // sum(array.size for array in arrays))
-    for start in range(0, draws, at_once):
-        chosen = rng.integers(runs, size=(min(at_once, draws - start), runs))
-        yield [np.moveaxis(np.take(array, chosen, axis=-2), -3, 0) for array in arrays]
 
 
 def _checked(samples: tuple[Array, ...]) -> list[Array]:
