@@ -75,7 +75,7 @@ SCALES = {
 
 
 def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, tuple[str, Fields]]:
-    """What is trained on one env: its name -> the variant of the algorithm (none: itself) and its settings.
+    """List what is trained on one env: name -> the variant of the algorithm (none: itself) and its settings.
 
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
@@ -98,7 +98,7 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, t
 
 
 def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-    """Every run at a scale, on these of its envs or on all."""
+    """List every run at a scale, on these of its envs or on all."""
     chosen = SCALES[scale]
     for env in envs:
         if env not in chosen.envs:
@@ -109,7 +109,7 @@ def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
 
 
 def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
-    """The cells of an env as configs, at seed 0."""
+    """Return the cells of an env as configs, at seed 0."""
     chosen = SCALES[scale]
     algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
     fields = chosen.td3 if algorithm == "td3" else chosen.dqn
@@ -120,7 +120,7 @@ def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
 
 
 def lengths(envs: Sequence[str]) -> dict[str, int]:
-    """Env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
+    """Return the env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
     return {
         env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
         for env in envs
@@ -128,7 +128,7 @@ def lengths(envs: Sequence[str]) -> dict[str, int]:
 
 
 def by_cell(series: Sequence[Series]) -> Found:
-    """The series that are cells of this experiment, at whatever scale they were trained."""
+    """Find the series that are cells of this experiment, at whatever scale they were trained."""
     known = {
         _key(as_options(RunSettings.of(config))): cell
         for scale in SCALES
@@ -144,7 +144,7 @@ def by_cell(series: Sequence[Series]) -> Found:
 
 
 def _key(settings: RunSettings) -> str:
-    """Everything but the seed, whichever version wrote it."""
+    """Write down everything but the seed, whichever version wrote it."""
     fields = dict(settings.meaning)
     if fields.pop("dueling", False):
         fields["network"] = "dueling"
@@ -156,7 +156,7 @@ def _key(settings: RunSettings) -> str:
 
 
 def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
-    """Main effects and interactions of the parts in each seed's mean score over training; empty if a cell is missing.
+    """Compute main effects and interactions of the parts over training, by seed; empty if a cell is missing.
 
     The main effect of a part is the mean of the cells with it minus the mean of those without.
     """
@@ -198,7 +198,7 @@ PAPERS = {
 
 
 def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
+    """Judge BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
     found: list[Claim] = []
     for env, own in by_cell(series).items():
         known = cells(own_algorithm(own), ETAS[env])
@@ -217,7 +217,7 @@ def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def _together(claims: Sequence[Claim]) -> list[Claim]:
-    """Corrected for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
+    """Correct for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
     asked = corrected([dataclasses.replace(claim, p=1.0) if claim.p is None else claim for claim in claims])
     return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
 
@@ -230,7 +230,7 @@ def _claim(
     scope: Scope,
     failures: str,
 ) -> Claim:
-    """That the first scores are above the second, seed by seed."""
+    """Make the claim that the first scores are above the second, seed by seed."""
     small = too_small(runs, scope)
     effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
     settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
@@ -250,7 +250,7 @@ def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Cla
 
 
 def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
-    """As many tries for the baseline as for eta, each chosen on other seeds than it is judged on."""
+    """Judge tuned against tuned: as many tries for the baseline as for eta, each chosen on other seeds."""
     shaped = [cell for cell in own if cell.startswith("BSRS")]
     plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
     if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
@@ -269,7 +269,7 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
 
 
 def held_out(scores: Array) -> Array:
-    """(tries, seeds) -> (seeds,): each seed's score by the try that is best on the other seeds."""
+    """Take each seed's score by the try that is best on the other seeds: (tries, seeds) -> (seeds,)."""
     others = [int(np.delete(scores, seed, axis=1).mean(axis=1).argmax()) for seed in range(scores.shape[1])]
     return np.asarray(scores[others, np.arange(scores.shape[1])])
 
@@ -293,7 +293,7 @@ _NAMES = {
 
 
 def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
-    """Gains over the baseline, cell by cell; and the effects of the parts."""
+    """Draw gains over the baseline, cell by cell; and the effects of the parts."""
     found = by_cell(series)
     shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
     gains, effects = {}, {}
@@ -313,7 +313,7 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, what: str) -> Figure:
-    """Side by side, `each` inches wide, with room for their common names on the left."""
+    """Draw panels side by side, `each` inches wide, with room for their common names on the left."""
     height = 1.0 + 0.21 * len(next(iter(rows.values()), ()))
     figure, axes = new_figure(left + each * len(rows), height, 1, len(rows), squeeze=False, sharey=True)
     for ax, (title, own) in zip(axes[0], rows.items(), strict=True):
@@ -324,27 +324,19 @@ def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, 
 
 
 def anatomy_table(series: Sequence[Series]) -> list[str]:
-    """Every cell as a row of a Markdown table."""
+    """Write every cell as a row of a Markdown table."""
     rows = []
     for env, own in by_cell(series).items():
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
             each, plain = own[cell], own.get("plain")
             effect = None if plain is None or cell == "plain" else gain(each, plain, area)
-            rows.append(
-                {
-                    "env": env,
-                    "cell": PAPERS.get(cell, cell),
-                    "seeds": len(each.seeds),
-                    "diverged": each.diverged or "",
-                    "mean score over training": bootstrap(mean, each.area[:, None], seed=SEED),
-                    "gain over plain": effect or "",
-                    "p": f"{effect.p:.2g}" if effect else "",
-                    "score at the end": f"{each.final.mean():.4g}",
-                }
-            )
-    return markdown(rows)
+            over, p = bootstrap(mean, each.area[:, None], seed=SEED), f"{effect.p:.2g}" if effect else ""
+            found = each.diverged or "", over, effect or "", p, f"{each.final.mean():.4g}"
+            rows.append((env, PAPERS.get(cell, cell), len(each.seeds), *found))
+    columns = "env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end"
+    return markdown(columns, rows)
 
 
 def own_algorithm(own: Mapping[str, Series]) -> str:
-    """Of the series of one env."""
+    """Name the algorithm of the series of one env."""
     return next(iter(own.values())).config.algorithm

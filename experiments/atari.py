@@ -39,7 +39,7 @@ Game = tuple[Tuned, float]  # what its bar is made of, and the score of random p
 
 
 def draw_games(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """Bars by game; median curves with both sensitivity panels, if there are two games or more."""
+    """Draw bars by game; median curves with both sensitivity panels, if there are two games or more."""
     figures = {}
     games = _tuned_games(series)
     if games:
@@ -75,14 +75,14 @@ def _median_figure(games: Games) -> Figure:
 def game_curves(
     games: Games, scores: Mapping[float | str, Array], at: Array, statistic: Callable[[Array], Array] = median
 ) -> list[Curve]:
-    """A statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
+    """Compute a statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
     colours = eta_colours(games.etas)
     found = {eta: bootstrap(statistic, scores[eta], seed=SEED) for eta in games.etas}
     return [Curve(eta_label(eta), colours[eta], at, found[eta]) for eta in games.etas]
 
 
 def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """The counts of games, the median, the best eta, and negative ones."""
+    """Judge the counts of games, the median, the best eta, and negative ones."""
     games = games_together(constant_etas(series))
     small = too_small(series, scope)
     zero, above = (
@@ -98,12 +98,12 @@ def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def judge_minatar(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Our own question, and only one: six seeds cannot answer several after correction."""
+    """Judge our own question, and only one: six seeds cannot answer several after correction."""
     return gains(("(Ours) On MinAtar a tuned eta beats eta = 0, all games together", ""), series, scope)
 
 
 def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
-    """By name."""
+    """Tune eta on each game, by name."""
     found = {}
     for env in dict.fromkeys(each.env for each in series):
         own = [each for each in series if each.env == env]
@@ -115,7 +115,7 @@ def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
 
 
 def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
-    """Shares of the games in which the tuned eta is better by so much."""
+    """Judge the shares of games in which the tuned eta is better by so much."""
     games = list(_tuned_games(series).values())
     if not small and len(games) < FEWEST_GAMES:
         small = f"too small to tell: {len(games)} of at least {FEWEST_GAMES} games"
@@ -138,9 +138,9 @@ def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
 
 
 def _share_better(games: Sequence[Game], better_than: float, claimed: float) -> tuple[Comparison, int]:
-    """The share of games whose relative advantage is above `better_than`, and their number if eta is chosen as in the
-    paper. It holds if it is as large as claimed and noise would not make as many: each seed's difference with its sign
-    flipped at random. It does not hold if the exact interval of a share of games stays below the claim."""
+    """Compute the share of games whose relative advantage is above `better_than`, and their number if eta is chosen as
+    in the paper. The claim holds if the share is as large as claimed and noise would not make as many: each seed's
+    difference with its sign flipped at random. It does not hold if the exact interval stays below the claim."""
     from scipy.stats import binomtest
 
     seeds = min(len(game.baseline) for game, _ in games)
@@ -186,13 +186,13 @@ def _median_rises(games: Games | None, about: partial[Claim]) -> Claim:
 def _best_median(
     games: Games, etas: Sequence[float], baseline: float, scores: dict[float | str, Array], claimed: float = 0.0
 ) -> BestOf:
-    """The best of `etas` against the baseline, by each seed's median over games (over training: its mean)."""
+    """Compare the best of `etas` with the baseline, by each seed's median over games (over training: its mean)."""
     by_seed = {eta: np.median(scores[eta], axis=-1).reshape(-1, len(games.seeds)).mean(axis=0) for eta in games.etas}
     return best_of(np.stack([by_seed[eta] for eta in etas]), by_seed[baseline], claimed=claimed, seed=SEED)
 
 
 def _best_eta(games: Games | None, about: partial[Claim]) -> Claim:
-    """Both parts must hold: etas near 2 above eta = 0, and above the largest."""
+    """Judge both parts, which must hold: etas near 2 above eta = 0, and above the largest."""
     text = "The best eta is near 2; beyond it the score falls"
     near = [eta for eta in games.constants if NEAR_TWO[0] <= eta <= NEAR_TWO[1]] if games else []
     if (

@@ -21,7 +21,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
 def _bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Every second run learns, the others do not."""
+    """Draw runs of which every second one learns."""
     return np.asarray(rng.integers(2, size=shape) + rng.normal(scale=0.1, size=shape))
 
 
@@ -83,7 +83,7 @@ def asymmetric_rows(draws: int, seeds: tuple[int, ...] = SEEDS, statistics: Sequ
 
 
 def _asymmetric(statistic: str, name: str, n: int, draws: int) -> CalibrationRow:
-    """Arms of different shape with equal means."""
+    """Simulate arms of different shape with equal means."""
     rng, arms = stream(n, statistic, name), asymmetric.NULLS[name]
     found = [asymmetric.STATISTICS[statistic](rng, arms, n) for _ in range(draws)]
     return CalibrationRow(statistic, name, n, *_rates(found, []), draws)
@@ -103,7 +103,7 @@ def _paired(rng: np.random.Generator, name: str, n: int, draws: int, effect: boo
 
 
 def _pairs(differences: Array, spread: float, effect: bool) -> Rates:
-    """differences: (draws, seeds), whose true mean is 0."""
+    """Judge differences, (draws, seeds), whose true mean is 0."""
     found = [paired_difference(each, 0 * each) for each in differences]
     helped = [paired_difference(each + spread, 0 * each) for each in differences[::2]] if effect else []
     return _rates(found, helped)
@@ -123,7 +123,7 @@ def _iqm(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) 
 
 
 def _best_of(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    """Gains that rise to one standard deviation and fall again, or none."""
+    """Judge the best of gains that rise to one standard deviation and fall again, or of none."""
     draw, _, _, spread = DISTRIBUTIONS[name]
     shape = spread * np.array([0.4, 0.8, 1.0, 0.8, 0.4, 0.0])[:, None]
     every = draw(rng, (draws, 1 + CANDIDATES, n))

@@ -68,7 +68,7 @@ class Claim:
 
 
 def between(effect: Interval, low: float, high: float) -> Verdict:
-    """Does the quantity lie in [low, high]? Yes, if all of its interval does; no, if none of it does."""
+    """Judge whether the quantity is in [low, high]: yes, if all of its interval is; no, if none of it is."""
     if low <= effect.low and effect.high <= high:
         return "holds"
     return "does not hold" if effect.high < low or effect.low > high else "inconclusive"
@@ -98,7 +98,7 @@ def judged(
 
 
 def corrected(claims: Sequence[Claim]) -> list[Claim]:
-    """The same with Holm's correction: of many claims some pass a test by luck."""
+    """Apply Holm's correction: of many claims some pass a test by luck."""
     found = list(claims)
     tested = [i for i, claim in enumerate(claims) if claim.p is not None]
     for i, p in zip(tested, holm([claims[i].p or 0.0 for i in tested]), strict=True):
@@ -107,13 +107,13 @@ def corrected(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    """As JSON, for the report."""
+    """Write the claims as JSON, for the report."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"claims": [asdict(claim) for claim in claims]}, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_claims(title: str, claims: Sequence[Claim]) -> None:
-    """As a table in the terminal."""
+    """Print the claims as a table."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -148,7 +148,7 @@ class Scope:
 
 
 def too_small(series: Sequence[Series], scope: Scope) -> str:
-    """Why nothing can be concluded from these series, or nothing."""
+    """Say why nothing can be concluded from these series; empty if something can."""
     if not series:
         return "not among these runs"
     seeds = min(len(each.seeds) for each in series)
@@ -160,13 +160,13 @@ def too_small(series: Sequence[Series], scope: Scope) -> str:
 
 
 def constant_etas(series: Sequence[Series]) -> list[Series]:
-    """Without the schedules, in the order of eta."""
+    """Leave out the schedules, and sort by eta."""
     numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
     return [series[i] for _, i in sorted(numbers)]
 
 
 def failures_text(shaped: Sequence[Series], baseline: Sequence[Series]) -> str:
-    """Failed runs of both sides, each with its upper bound."""
+    """Count the failed runs of both sides, each with its upper bound."""
     counts = []
     for side in (shaped, baseline):
         each = [failures_of(one, task_reference(one.task, [*baseline, *shaped])) for one in side]
@@ -188,7 +188,7 @@ def format_seeds_needed(differences: Array, questions: int) -> str:
 
 
 def settles(small: str, differences: Array, scope: Scope) -> str:
-    """What would settle a claim that is open: the whole experiment, or more seeds if these runs are not too small."""
+    """Say what would settle an open claim: the whole experiment, or more seeds if these runs are not too small."""
     return scope.command if small else format_seeds_needed(differences, scope.questions)
 
 
@@ -268,8 +268,8 @@ class Tuned:
 
 
 def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned | None:
-    """Of one task: the best constant, or a schedule alone. None without eta = 0, without an eta above 0, or without two
-    seeds that all share."""
+    """Find the best constant of one task, or take a schedule alone. None without eta = 0, without an eta above 0, or
+    without two seeds that all share."""
     above = [each for each in constant_etas(series) if float(each.eta) > 0]
     if schedule:
         above = [each for each in series if each.eta == schedule]
@@ -284,7 +284,7 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Mean score over runs against steps, for each series of a panel."""
+    """Average each series of a panel over its runs: score against steps."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
@@ -303,10 +303,10 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
 
 
 def means(series: Sequence[Series], value: Value) -> Interval:
-    """The mean of each series with its interval: (series,)."""
+    """Compute the mean of each series with its interval: (series,)."""
     return stacked([bootstrap(mean, value(one)[:, None], seed=SEED) for one in series])
 
 
 def stacked(intervals: Sequence[Interval]) -> Interval:
-    """Several intervals as one, with them along its axis."""
+    """Stack several intervals into one."""
     return Interval(*(np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")))

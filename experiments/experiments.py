@@ -59,7 +59,7 @@ class Experiment:
     """A table of its own, in Markdown."""
 
     def configs(self, scale: str, envs: Sequence[str], seeds: int = 0) -> list[TrainingConfig]:
-        """Its runs at a scale, on these of its envs or, if none is named, on all; with other seeds than the scale's."""
+        """List the runs at a scale, on these envs or, if none is named, on all; `seeds` replaces the scale's number."""
         if self.plan is not None:
             if seeds:
                 raise BadInput("--seeds: this experiment plans its own seeds")
@@ -74,7 +74,7 @@ class Experiment:
         return self.runs(expand(dataclasses.replace(sweep, **changes)))
 
     def scope(self, envs: Sequence[str]) -> Scope:
-        """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
+        """State what a verdict about these envs needs, or about all of the experiment's, if none is named."""
         name, as_run, _ = self.preset.removeprefix("paper-").partition("-as-run")
         command = f"python -m experiments {name}{' --as-run' if as_run else ''} --scale"
         if self.lengths is not None:
@@ -86,7 +86,7 @@ class Experiment:
         return Scope({config.env: config.steps for config in one_of_each}, where)
 
     def claims(self, series: Sequence[Series]) -> list[Claim]:
-        """With their verdicts, corrected for how many there are."""
+        """Judge the claims, corrected for how many there are."""
         found = self.judge(series, self.scope(sorted({each.env for each in series})))
         return found if self.plan is not None else corrected(found)  # a plan's questions come in several kinds
 
@@ -116,7 +116,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of it."""
+    """The outcome of an experiment."""
 
     title: str
     claims: list[Claim]

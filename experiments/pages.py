@@ -88,12 +88,12 @@ def fill(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
 
 
 def studies() -> dict[str, dict[str, Any]]:
-    """The studies in their order."""
+    """Read the studies in their order."""
     return tomllib.loads((store.RESULTS / "studies.toml").read_text())
 
 
 def study_page(study: Mapping[str, Any]) -> Iterator[str]:
-    """Question, answer, figure, tables, caveats, command."""
+    """Write question, answer, figure, tables, caveats, command."""
     yield from (f"# {study['title']}", "", f"**Question.** {study['question']}", "")
     yield from (f"**Answer.** {study['answer'].strip()}", "")
     for figure in study["figures"]:
@@ -113,7 +113,7 @@ def study_page(study: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def claims_of(name: str) -> list[Claim]:
-    """The claims that an experiment's records can judge."""
+    """Judge the claims of an experiment from its records."""
     if name == "pendulum-replay":
         return replay_claims()
     if name == "pendulum-target":
@@ -124,12 +124,12 @@ def claims_of(name: str) -> list[Claim]:
 
 @cache
 def theory() -> list[Claim]:
-    """The paper's theorems, on random tables."""
+    """Test the paper's theorems on random tables."""
     return judge_theory()
 
 
 def replay_claims() -> list[Claim]:
-    """Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
+    """Judge Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
     as_run = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
     replay, scope = records("pendulum-replay"), as_run.scope(["Pendulum-v1"])
     of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
@@ -137,7 +137,7 @@ def replay_claims() -> list[Claim]:
 
 
 def pendulum_target() -> Claim:
-    """The ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
+    """Judge the ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
     own = by_cell(records("anatomy"))["Pendulum-v1"]
     effect, end = (gain(own["target"], own["plain"], value) for value in (area, final))
     assert effect is not None
@@ -149,14 +149,14 @@ def pendulum_target() -> Claim:
 
 
 def both_potentials() -> list[Series]:
-    """Pendulum with the text's and with the code's potential, at the etas that were run with both."""
+    """Put together Pendulum with the text's and the code's potential, at the etas that were run with both."""
     replay = runs_in("pendulum-replay")
     etas = {0.0, *(run.config.eta for run in replay)}
     return series_of([*(run for run in runs_in("pendulum") if run.config.eta in etas), *replay], ["potential"])
 
 
 def scoreboard() -> list[str]:
-    """How many of the paper's claims hold, by topic."""
+    """Count the paper's claims by topic and verdict."""
     ablation = [*claims_of("target-ablation"), *claims_of("pendulum-target")]
     topics = {
         "Theory": theory(),
@@ -164,11 +164,10 @@ def scoreboard() -> list[str]:
         "Online or target network": [claim for claim in ablation if not claim.claim.startswith("(Ours)")],
         "Atari and MuJoCo": [*claims_of("atari"), *claims_of("mujoco")],
     }
-    rows = []
-    for topic, claims in topics.items():
-        counts = Counter(claim.verdict for claim in claims)
-        rows.append({"the paper on": topic, **{verdict: counts[verdict] or "" for verdict in get_args(Verdict)}})
-    return markdown(rows)
+    verdicts = get_args(Verdict)
+    counts = {topic: Counter(claim.verdict for claim in claims) for topic, claims in topics.items()}
+    rows = [[topic, *(count[verdict] or "" for verdict in verdicts)] for topic, count in counts.items()]
+    return markdown(" | ".join(["the paper on", *verdicts]), rows)
 
 
 TABLES: dict[str, Callable[[str], Iterable[str]]] = {

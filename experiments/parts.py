@@ -116,7 +116,7 @@ class TD3Parts(TD3Agent):
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Each critic has a target of its own, because its Q is in it."""
+        """Return a target for each critic, because its own Q is in it."""
         bootstrap = self.min_q(batch.next_obs, self.smoothed_action(batch), target=True)  # (P, B)
         value, next_value = (self.min_q(obs, self.mean_action(obs)) for obs in (batch.obs, batch.next_obs))
         target = target_by_parts(self, batch, q, value, next_value, bootstrap, step)  # (P, n, B)

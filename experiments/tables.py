@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
-from bsrs.stats.summary import Failures, Row, baseline_of, failures_of, summary, task_reference
+from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
 from experiments import records as store
 from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
 from experiments.continuous import shared_etas
@@ -44,45 +44,39 @@ ZOO_NAMES = {
 }
 
 
-def markdown(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Write a table; a column that says nothing is left out."""
-    columns = [name for name in rows[0] if any(str(row[name]) for row in rows)]
-    lines = [columns, *([str(row[name]) for name in columns] for row in rows)]
-    head, *body = [f"| {' | '.join(cells)} |" for cells in lines]
-    return [head, "|---" * len(columns) + "|", *body]
+def markdown(columns: str, rows: Iterable[Sequence[object]]) -> list[str]:
+    """Write a table with the columns of `a | b | c`; one that says nothing is left out."""
+    lines = [columns.split(" | "), *([str(cell) for cell in row] for row in rows)]
+    kept = [i for i in range(len(lines[0])) if any(line[i] for line in lines[1:])]
+    head, *body = [f"| {' | '.join(line[i] for i in kept)} |" for line in lines]
+    return [head, "|---" * len(kept) + "|", *body]
 
 
 def claims_table(claims: Sequence[Claim]) -> list[str]:
-    """A row for each claim, with the final scores and the failures next to the gain."""
+    """Write a row for each claim, with the final scores and the failures next to the gain."""
     rows = []
     for claim in claims:
         *cells, verdict, needs = claim.cells
-        rows.append(dict(zip(COLUMNS, [*cells, f"**{verdict}**" + (f"; needs {needs}" if needs else "")], strict=True)))
-    return markdown(rows)
+        rows.append([*cells, f"**{verdict}**" + (f"; needs {needs}" if needs else "")])
+    return markdown(" | ".join(COLUMNS), rows)
 
 
 def study_table(series: Sequence[Series]) -> list[str]:
-    """All series of a study next to their eta = 0, over training and at the end."""
+    """Write all series of a study next to their eta = 0, over training and at the end."""
     rows = summary(series)
     several_envs = len({row.series.env for row in rows}) > 1
     potentials = [potential(row.series.variant) if row.series.eta != 0.0 else "" for row in rows]
     several_potentials = len(set(potentials) - {""}) > 1
+    table = []
+    for row, used in zip(rows, potentials, strict=True):
+        gained = ("", "", "")
+        if row.gain:
+            gained = str(row.gain), row.gain.p_text if row.gain.n > 1 else "", f"{row.gain.ahead} of {row.gain.n}"
+        about = row.series.env if several_envs else "", used if several_potentials else "", shown_eta(row.series)
+        table.append((*about, row.area, *gained, row.final, row.final_gain or "", row.failures))
     return markdown(
-        [
-            {
-                "env": row.series.env if several_envs else "",
-                "potential": used if several_potentials else "",
-                "eta": shown_eta(row.series),
-                "over training": row.area,
-                "gain": row.gain or "",
-                "p": row.gain.p_text if row.gain and row.gain.n > 1 else "",
-                "seeds ahead": f"{row.gain.ahead} of {row.gain.n}" if row.gain else "",
-                "at the end": row.final,
-                "change at the end": row.final_gain or "",
-                "failed runs": row.failures,
-            }
-            for row, used in zip(rows, potentials, strict=True)
-        ]
+        "env | potential | eta | over training | gain | p | seeds ahead | at the end | change at the end | failed runs",
+        table,
     )
 
 
@@ -94,7 +88,7 @@ def potential(variant: str) -> str:
 
 
 def recommendations() -> list[str]:
-    """What `bsrs recommend` says of each set of runs, by training and by final score."""
+    """Tabulate what `bsrs recommend` says of each set of runs, by training and by final score."""
     rows = []
     for folder in [name for name in folders() if name not in ("anatomy", "auto-eta")]:
         found = records(folder)
@@ -103,18 +97,10 @@ def recommendations() -> list[str]:
             best = next((one for one in found if one.task == each.task and one.eta == each.best), None)
             old = "" if best is None else shown_eta(best)
             answers = [one.answer.replace("use auto", f"use {old}") for one in (each, by_end)]
-            rows.append(
-                {
-                    "agent": f"{agent(each.task, each.variant)} on {each.task.env}",
-                    "steps": f"{own.config.steps:,}",
-                    "eta": old,
-                    "held-out gain over training": each.gain or "",
-                    "change at the end": each.other or "",
-                    "answer": answers[0],
-                    "answer by final score": answers[1],
-                }
-            )
-    return markdown(rows)
+            about = f"{agent(each.task, each.variant)} on {each.task.env}", f"{own.config.steps:,}", old
+            rows.append((*about, each.gain or "", each.other or "", *answers))
+    columns = "agent | steps | eta | held-out gain over training | change at the end | answer | answer by final score"
+    return markdown(columns, rows)
 
 
 def agent(task: Task, variant: str) -> str:
@@ -128,7 +114,7 @@ def agent(task: Task, variant: str) -> str:
 
 
 def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
-    """The zoo's agents at one eta: folder -> the rows of eta = 0 and of that eta."""
+    """Find the zoo's agents at one eta: folder -> the rows of eta = 0 and of that eta."""
     found = {}
     for folder in ZOO_NAMES:
         rows = {row.series.eta: row for row in summary(records(f"zoo/{folder}")) if row.series.config.control == "none"}
@@ -138,38 +124,31 @@ def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
 
 
 def readme_table() -> list[str]:
-    """Does it help? The six tuned agents at eta = 1, over training and at the end, with failures."""
+    """Tabulate the six tuned agents at eta = 1, over training and at the end, with failures."""
     autos = {folder: auto for folder, (_, auto) in tuned_rows("auto").items()}
     name = shown_eta(next(iter(autos.values())).series)
+    rows = []
+    for folder, (plain, shaped) in tuned_rows(1.0).items():
+        failed = " → ".join(f"{each.failures.failed} of {each.failures.runs}" for each in (plain, shaped))
+        end = change(plain.series, shaped.series)
+        rows.append((ZOO_NAMES[folder], shaped.gain, end, failed, autos[folder].gain))
     return markdown(
-        [
-            {
-                "tuned agent": ZOO_NAMES[folder],
-                "gain over training, eta = 1": shaped.gain,
-                "final score, without → with": change(plain.series, shaped.series),
-                "failed, without → with": f"{failed(plain.failures)} → {failed(shaped.failures)}",
-                f"gain over training, {name}": autos[folder].gain,
-            }
-            for folder, (plain, shaped) in tuned_rows(1.0).items()
-        ]
+        "tuned agent | gain over training, eta = 1 | final score, without → with | failed, without → with"
+        f" | gain over training, {name}",
+        rows,
     )
 
 
 def change(plain: Series, shaped: Series) -> str:
-    """Final scores of both, marked where the test finds them to differ."""
+    """Format the final scores of both, marked where the test finds them to differ."""
     found = gain(shaped, plain, final)
     lost = " **(worse)**" if found and found.verdict == "does not hold" else ""
     better = " (better)" if found and found.verdict == "holds" else ""
     return f"{plain.final.mean():.4g} → {shaped.final.mean():.4g}{lost}{better}"
 
 
-def failed(failures: Failures) -> str:
-    """Failed runs, without their bound."""
-    return f"{failures.failed} of {failures.runs}"
-
-
 def pooled_table() -> list[str]:
-    """The six tuned agents together, in reference ranges: training and end, over seeds and over tasks."""
+    """Tabulate the six tuned agents together, in reference ranges: training and end, over seeds and over tasks."""
     series = [each for each in records("zoo") if each.config.control == "none"]
     rows = []
     everywhere = shared_etas(series, "")
@@ -177,18 +156,19 @@ def pooled_table() -> list[str]:
     for eta in (*constants, "auto"):
         tasks = shared_etas([each for each in series if each.eta in (0.0, eta)], eta if isinstance(eta, str) else "")
         found = gains_of(tasks)
-        row = {"eta": shown_eta(next(iter(tasks.values()))[1])}
-        for when, scores in (("training", found.training[0]), ("end", found.end[0])):
-            for axis, over in ((1, "seeds"), (0, "tasks")):
+        row = [shown_eta(next(iter(tasks.values()))[1])]
+        for scores in (found.training[0], found.end[0]):
+            for axis in (1, 0):
                 effect = against_zero(scores.mean(axis=axis))
-                row[f"{when}, over {over}"] = str(effect)
-                row["p" + " " * (len(row) // 2 - 1)] = effect.p_text  # a heading of its own for each column
+                row += [str(effect), effect.p_text]
         rows.append(row)
-    return markdown(rows)
+    return markdown(
+        "eta | training, over seeds | p | training, over tasks | p | end, over seeds | p | end, over tasks | p", rows
+    )
 
 
 def plain_table() -> list[str]:
-    """Baseline agents with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
+    """Tabulate baselines with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
     rows = []
     for folder, published in ZOO_PUBLISHED.items():
         ours = tuned_rows(1.0)[folder][0].series
@@ -197,15 +177,14 @@ def plain_table() -> list[str]:
         if theirs := [json.loads(path.read_text()) for path in paths]:
             agents["SB3"] = np.array(theirs[0]["steps"]), np.mean([run["scores"] for run in theirs], axis=-1)
         for who, (steps, scores) in agents.items():
-            about = {"settings": folder, "published": published, "baseline agent of": who, "seeds": len(scores)}
-            over, end = area_under_curve(steps, scores), final_score(steps, scores)
-            found = {"over training": over, "at the end": end, "best evaluation": scores.max(axis=1)}
-            rows.append({**about, **{name: with_interval(each) for name, each in found.items()}})
-    return markdown(rows)
+            found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
+            rows.append((folder, published, who, len(scores), *map(with_interval, found)))
+    columns = "settings | published | baseline agent of | seeds | over training | at the end | best evaluation"
+    return markdown(columns, rows)
 
 
 def tuning_table() -> list[str]:
-    """Shaped agents that nobody tuned next to tuned baselines, over as many steps as both have."""
+    """Tabulate untuned shaped agents next to tuned baselines, over as many steps as both have."""
     rows = []
     for folder, zoo in UNTUNED.items():
         own = [each for each in records(folder) if each.eta == 0.0 or is_default(each)]
@@ -215,27 +194,20 @@ def tuning_table() -> list[str]:
         assert found is not None
         reference = area_until(plain, steps)
         effect = paired_difference(found.held_out, reference, seed=SEED)
-        rows.append(
-            {
-                "env": plain.env,
-                "steps": f"{steps:,}",
-                "tuned, baseline": with_interval(reference),
-                "untuned, baseline": with_interval(found.baseline),
-                "untuned, shaped": f"{with_interval(found.held_out)} at eta = {found.chosen}",
-                "shaped against tuned": effect,
-                "p": effect.p_text,
-            }
-        )
-    return markdown(rows)
+        cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
+        cells[-1] += f" at eta = {found.chosen}"
+        rows.append((plain.env, f"{steps:,}", *cells, effect, effect.p_text))
+    columns = "env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p"
+    return markdown(columns, rows)
 
 
 def is_default(series: Series) -> bool:
-    """Whether the runs have the paper's potential and no control."""
+    """Return whether the runs have the paper's potential and no control."""
     return bool(series.config.potential_network == "online" and series.config.control == "none")
 
 
 def area_until(series: Series, steps: int) -> Array:
-    """Mean score over the first steps of training, (runs,)"""
+    """Compute the mean score over the first steps of training, (runs,)."""
     until = series.steps <= steps
     return area_under_curve(series.steps[until], series.curves[:, until])
 
@@ -245,7 +217,7 @@ def area_until(series: Series, steps: int) -> Array:
 
 
 def ppo_table() -> list[str]:
-    """PPO of Stable-Baselines3, whose own training loop has no records of ours."""
+    """Tabulate PPO of Stable-Baselines3, whose own training loop leaves no run folders."""
     scores: dict[float, dict[int, tuple[float, float]]] = {}  # over training and at the end
     for path in sorted((store.RESULTS / "sb3" / "ppo").glob("*.json")):
         run = json.loads(path.read_text())
@@ -256,53 +228,37 @@ def ppo_table() -> list[str]:
         each = np.array([own[seed] for seed in sorted(own)])  # (seeds, 2)
         zero = np.array([scores[0.0][seed] for seed in sorted(own)])
         over, end = (paired_difference(*pair, seed=SEED) if eta else None for pair in zip(each.T, zero.T, strict=True))
-        rows.append(
-            {
-                "eta": f"{eta:g}",
-                "seeds": len(each),
-                "over training": with_interval(each[:, 0]),
-                "gain": over or "",
-                "p": over.p_text if over else "",
-                "at the end": with_interval(each[:, 1]),
-                "change at the end": end or "",
-            }
-        )
-    return markdown(rows)
+        p = over.p_text if over else ""
+        found = with_interval(each[:, 0]), over or "", p, with_interval(each[:, 1]), end or ""
+        rows.append((f"{eta:g}", len(each), *found))
+    return markdown("eta | seeds | over training | gain | p | at the end | change at the end", rows)
 
 
 def minatar_table() -> list[str]:
-    """Baseline DQN next to the published curves, in the same quantity: the returns of the training episodes."""
+    """Tabulate baseline DQN next to the published curves, as returns of the training episodes."""
     rows = []
     for plain in (each for each in records("minatar") if each.eta == 0.0):
         game, last = str(minatar_game(plain.env)), 0.95 * plain.config.steps
         traces = [run.trace("return") for run in plain.runs]
         returns = np.array([values[steps > last].mean() for steps, values in traces])
-        rows.append(
-            {
-                "game": game,
-                "published, at 500,000": MINATAR_PUBLISHED[game],
-                "here, training episodes": with_interval(returns),
-                "seeds": len(returns),
-                "here, greedy at the end": with_interval(plain.final),
-            }
-        )
-    return markdown(rows)
+        rows.append((game, MINATAR_PUBLISHED[game], with_interval(returns), len(returns), with_interval(plain.final)))
+    columns = "game | published, at 500,000 | here, training episodes | seeds | here, greedy at the end"
+    return markdown(columns, rows)
 
 
 def with_interval(scores: Array) -> str:
-    """The mean of (runs,) with its interval."""
+    """Format the mean of (runs,) with its interval."""
     return str(bootstrap(mean, scores[:, None], seed=SEED))
 
 
 def calibration_table() -> list[str]:
-    """How often a verdict says "holds" where means are equal, from results/calibration.json."""
+    """Tabulate how often a verdict is "holds" where means are equal, from results/calibration.json."""
     rows = json.loads((store.RESULTS / "calibration.json").read_text())["rows"]
     names = list(dict.fromkeys(row["distribution"] for row in rows))
-    found: dict[tuple[int, str], dict[str, object]] = {}
-    for row in sorted(rows, key=lambda row: row["n"]):
-        empty = {"verdict by": row["statistic"], "seeds": row["n"], **dict.fromkeys(names, "")}
-        found.setdefault((row["n"], row["statistic"]), empty)[row["distribution"]] = f"{row['false_holds']:.1%}"
-    return markdown(list(found.values()))
+    tested = dict.fromkeys((row["statistic"], row["n"]) for row in sorted(rows, key=lambda row: row["n"]))
+    rate = {(row["statistic"], row["n"], row["distribution"]): f"{row['false_holds']:.1%}" for row in rows}
+    cells = [[*key, *(rate.get((*key, name), "") for name in names)] for key in tested]
+    return markdown(" | ".join(["verdict by", "seeds", *names]), cells)
 
 
 CSV_COLUMNS = (
@@ -341,7 +297,7 @@ def _csv_cell(cell: object) -> str:
 
 
 def task_rows() -> list[str]:
-    """One row for each task, at eta = 1 everywhere: nothing is chosen by looking at it."""
+    """Write one row for each task, at eta = 1 everywhere: nothing is chosen by looking at it."""
     tasks = [(f"tuned {ZOO_NAMES[name]}", f"zoo/{name}", "zoo") for name in ZOO_NAMES]
     tasks += [("TD3 on Pendulum, the paper's", "pendulum", "pendulum"), ("DQN on CartPole", "cartpole", "cartpole")]
     tasks += [
@@ -357,21 +313,15 @@ def task_rows() -> list[str]:
     for name, own, page in found:
         plain, shaped = (next(each for each in own if each.eta == eta) for eta in (0.0, 1.0))
         counts = [failures_of(each, task_reference(plain.task, own)) for each in (plain, shaped)]
-        rows.append(
-            {
-                "agent": name,
-                "eta": 1,
-                "gain over training": gain(shaped, plain, area),
-                "final score, without → with": change(plain, shaped),
-                "failed, without → with": " → ".join(f"{each.failed}/{each.runs}" for each in counts),
-                "page": f"[{page}]({page}/README.md)",
-            }
-        )
-    return markdown(rows)
+        failed = " → ".join(f"{each.failed}/{each.runs}" for each in counts)
+        gained, end = gain(shaped, plain, area), change(plain, shaped)
+        rows.append((name, 1, gained, end, failed, f"[{page}]({page}/README.md)"))
+    columns = "agent | eta | gain over training | final score, without → with | failed, without → with | page"
+    return markdown(columns, rows)
 
 
 def defaults(series: Sequence[Series]) -> list[Series]:
-    """Without the other potentials and the controls."""
+    """Leave out the other potentials and the controls."""
     return [
         each for each in series
         if getattr(each.config, "potential_network", "online") == "online" and each.config.control == "none"
@@ -379,7 +329,7 @@ def defaults(series: Sequence[Series]) -> list[Series]:
 
 
 def effect_of(folder: str, eta: float, value: str = "training") -> Comparison:
-    """The gain of one eta in a folder: what prose quotes is looked up here."""
+    """Look up the gain of one eta in a folder: what prose quotes is tested against it."""
     own = defaults(records(folder))
     shaped = next(each for each in own if each.eta == eta)
     baseline = baseline_of(shaped, own)

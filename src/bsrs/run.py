@@ -71,7 +71,7 @@ def run(
 
 
 def _ended_before(folders: Sequence[Path]) -> dict[Path, Outcome]:
-    """The members of an interrupted population that had ended; nothing if all had."""
+    """Read which members of an interrupted population had ended; nothing if all had."""
     results = {folder: read_result(folder) for folder in folders}
     ended = {folder: result for folder, result in results.items() if result and result["outcome"] in ENDED}
     names = ("outcome", "step", "score", "reason")
@@ -80,7 +80,7 @@ def _ended_before(folders: Sequence[Path]) -> dict[Path, Outcome]:
 
 
 def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
-    """The runs to train together next: at which step and with which engine they began, and which they are.
+    """Choose the runs to train together next, with the step and the engine at which they continue.
 
     All of them, from the latest step of which each has a checkpoint; otherwise those that are as far as the first.
     """
@@ -128,7 +128,7 @@ def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
 
 
 def _failed(runs: Sequence[Run], error: Exception) -> Exception:
-    """Record why the runs failed; the sentence for the user."""
+    """Record why the runs failed, and make the error for the user."""
     for one in runs:
         one.fail(error)
     if isinstance(error, (BadInput, MemoryError)):

@@ -19,7 +19,7 @@ from bsrs.stats.recommend import recommend
 from bsrs.writing import make_folder, write_whole
 
 OUTCOMES = ("failed", "diverged", "interrupted", "finished")
-WIDE = 1_200  # pixels from which on a figure takes the whole width of the page, to stay legible
+WIDE = 1_200  # pixels; a wider figure takes the whole width of the page, to stay legible
 
 
 def write_report(study: Study, out: Path) -> Path:
@@ -89,7 +89,7 @@ def _facts(study: Study) -> dict[str, Any]:
 
 
 def _runs(study: Study) -> list[dict[str, Any]]:
-    """Every run, those with problems first, then by env and seed."""
+    """List every run, those with problems first, then by env and seed."""
     rows = []
     for run in sorted(study.runs, key=lambda run: (OUTCOMES.index(run.outcome), run.config.env, run.config.seed)):
         settings = {"algorithm": run.config.algorithm, **run.config.fields}
@@ -100,7 +100,7 @@ def _runs(study: Study) -> list[dict[str, Any]]:
 
 
 def _figure(path: Path) -> dict[str, Any]:
-    """A PNG file as a data URL, with its caption and its width."""
+    """Embed a PNG file as a data URL, with its caption and its width."""
     content, width = read_png(path)
     captions: dict[str, str] = json.loads(_asset("captions.json"))
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"

@@ -65,7 +65,7 @@ class Recommendation:
 
 
 def recommend(series: Sequence[Series], by: By = "training") -> list[Recommendation]:
-    """One for each task and variant in which more than eta = 0 was run."""
+    """Make a recommendation for each task and variant in which more than eta = 0 was run."""
     found = []
     for task, variant in dict.fromkeys((each.task, each.variant) for each in series):
         candidates = [s for s in series if (s.task, s.variant) == (task, variant) and s.eta != 0.0]
@@ -110,7 +110,7 @@ def _words(
     eta: float | str, gain: Comparison, side: Comparison | None, failures: tuple[Failures, Failures],
     more: int | None, by: By,
 ) -> tuple[float | str, str, str]:  # fmt: skip
-    """The eta to use, the answer, and the answer with its numbers."""
+    """Return the eta to use, the answer, and the answer with its numbers."""
     label = f"{eta:g}" if isinstance(eta, float | int) else eta
     other = WHEN["final" if by == "training" else "training"]
     over = f"typical gain over eta = 0 {WHEN[by]} {gain} on {gain.n} held-out seeds, {other} {side}"

@@ -61,7 +61,7 @@ class Series:
 
 
 def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:
-    """The ended runs put together by config, sorted by task, variant and eta.
+    """Group the ended runs by config, sorted by task, variant and eta.
 
     With `group_by`, the sweeps are overlaid: runs that agree in these fields of the config and in eta are one series,
     whatever folder they are in and whatever else they differ in. A run that is in several folders counts once.

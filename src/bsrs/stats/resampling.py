@@ -38,7 +38,7 @@ class Interval:
 def bootstrap(
     statistic: Callable[..., Array], *samples: Array, seed: int, draws: int = 1_000, confidence: float = 0.95
 ) -> Interval:
-    """Interval of `statistic(*samples)`; each sample is (..., runs, tasks), and row i of each belongs to the same seed.
+    """Estimate `statistic(*samples)`; each sample is (..., runs, tasks), and row i of each belongs to the same seed.
 
     Seeds are drawn with all that belongs to them: every task and every sample. The bootstrap-t divides what a draw
     changes by the draw's own standard error (the jackknife's). That holds its level with few runs, where percentiles
@@ -72,14 +72,14 @@ def bootstrap(
 
 
 def iqm_interval(scores: Array, *, seed: int, draws: int = 1_000) -> Interval:
-    """Of the interquartile mean, wide enough to hold the mean's as well: of few runs the quarters that it leaves out
-    may be the ones that matter, as where one run in three fails."""
+    """Estimate the interquartile mean, with an interval that holds the mean's as well: with few runs, the quarters
+    that it leaves out may be the ones that matter, as where one run in three fails."""
     middle, whole = (bootstrap(statistic, scores, seed=seed, draws=draws) for statistic in (iqm, mean))
     return Interval(middle.estimate, np.minimum(middle.low, whole.low), np.maximum(middle.high, whole.high))
 
 
 def _standard_error(statistic: Callable[..., Array], arrays: list[Array]) -> Array:
-    """The jackknife's: from the statistic without each of the seeds in turn. Of a mean it is the usual one."""
+    """Compute the jackknife's standard error, leaving out each seed in turn. Of a mean it is the usual one."""
     runs = arrays[0].shape[-2]
     if statistic is mean:  # the same, much faster
         each = np.moveaxis(arrays[0].mean(axis=-1), -1, 0)  # (runs, ...)

@@ -60,7 +60,7 @@ class Row:
 
 
 def summary(series: Sequence[Series]) -> list[Row]:
-    """A row for each series."""
+    """Make a row for each series."""
     rows = []
     for own in series:
         baseline, reference = baseline_of(own, series), task_reference(own.task, series)
@@ -89,29 +89,29 @@ def gain(own: Series, baseline: Series, value: Callable[[Series], Array]) -> Com
 
 
 def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
-    """The value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
+    """Return the value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
     seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
     return [of_seeds(each, seeds, value) for each in series]
 
 
 def of_seeds(series: Series, seeds: Sequence[int], value: Callable[[Series], Array]) -> Array:
-    """The value of the runs with these seeds, in their order."""
+    """Return the value of the runs with these seeds, in their order."""
     return value(series)[[series.seeds.index(seed) for seed in seeds]]
 
 
 def mean_advantage(floor: float) -> Callable[[Array, Array], Array]:
-    """Relative advantage of the mean scores, as a statistic to resample."""
+    """Make the statistic to resample: the relative advantage of the mean scores."""
     return lambda x, y: relative_advantage(mean(x), mean(y), floor)
 
 
 def baseline_of(series: Series, everything: Sequence[Series]) -> Series | None:
-    """The eta = 0 series to compare with: of the same variant, or else of the same task."""
+    """Find the eta = 0 series to compare with: of the same variant, or else of the same task."""
     same_task = [each for each in everything if each.task == series.task and each.eta == 0.0]
     return next((each for each in same_task if each.variant == series.variant), next(iter(same_task), None))
 
 
 def task_reference(task: Task, everything: Sequence[Series]) -> Reference | None:
-    """The fixed reference of the task's env, else the baseline's own range; no shaped run can change either."""
+    """Return the fixed reference of the task's env, else the baseline's own range; no shaped run can change either."""
     if known := reference_of(task.env):
         return known
     zeros = [each for each in everything if each.task == task and each.eta == 0.0]
@@ -150,7 +150,7 @@ class Games:
 
 
 def games_together(series: Sequence[Series]) -> Games | None:
-    """All Atari games, or else all MinAtar games; None if fewer than two have been run.
+    """Put all Atari games together, or else all MinAtar games; None if fewer than two have been run.
 
     Only games that every constant eta has are compared, on the seeds that all have; schedules are there if they have
     all of these. Atari's scores are human-normalised, MinAtar's relative to its references.
@@ -191,7 +191,7 @@ def games_together(series: Sequence[Series]) -> Games | None:
 
 
 def _by_game(series: Sequence[Series]) -> tuple[str, dict[tuple[str, float | str], Series]]:
-    """The kind of games, and each game's series by eta."""
+    """Return the kind of games, and each game's series by eta."""
     kind, name_of = "Atari", game_name
     if not any(name_of(each.env) for each in series):
         kind, name_of = "MinAtar", minatar_game

@@ -40,7 +40,7 @@ _LARGEST_METRICS = 2**30
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as its folder tells it."""
+    """One run, as read from its folder."""
 
     folder: Path
     config: RunSettings
@@ -53,7 +53,7 @@ class RunRecord:
     sealed: bool = False
 
     def trace(self, name: str, kind: str = "train") -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Steps and values of one recorded quantity; None in the records is not a number here."""
+        """Return steps and values of one recorded quantity; None in the records is no number here."""
         lines = [line for line in self.metrics if line["kind"] == kind and is_number(line.get(name, ""))]
         steps = np.array([line["step"] for line in lines], dtype=np.int64)
         return steps, np.array([line[name] for line in lines], dtype=np.float64)
@@ -71,7 +71,7 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The run in `folder` with its records, ended or not."""
+    """Read the run in `folder` with its records, ended or not."""
     config, result = read_config(folder), read_result(folder)
     metrics = tuple(read_metrics(folder))
     if result is None:
@@ -87,7 +87,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
-    """Every run in `roots` and below, and the folders of those that are damaged with the reason."""
+    """Read every run in `roots` and below; for damaged ones, return the folder and the reason."""
     runs, damaged = [], {}
     for folder in itertools.chain.from_iterable(map(run_folders, roots)):
         try:
@@ -100,17 +100,17 @@ def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
 
 
 def run_folders(root: Path) -> Iterator[Path]:
-    """The folders of runs in `root` and below, in order; no link is followed, no run's own folders are searched."""
+    """Find the folders of runs in `root` and below, in order, without following links or searching inside runs."""
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder; expected one that holds runs")
     for folder, names, folders in walk(root):
-        if names is None or not _OF_A_RUN.isdisjoint(names):  # who reads an unreadable one as a run is told why
+        if names is None or not _OF_A_RUN.isdisjoint(names):  # reading an unreadable folder as a run says why
             folders.clear()
             yield folder
 
 
 def pick_run(root: Path, eta: float | str | None = None, seed: int | None = None) -> Path:
-    """The one run below `root` that has this eta and seed; BadInput with a list if there are several, or none."""
+    """Find the one run below `root` with this eta and seed; several or none raise BadInput with a list."""
     if (root / "config.json").exists():
         return root
     found = {}
@@ -152,7 +152,7 @@ def read_config(folder: Path) -> RunSettings:
 
 
 def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
-    """How the run ended, or None while it has not; its seal is verified unless that was just done."""
+    """Read how the run ended, or None while it has not; its seal is verified unless that was just done."""
     path = folder / "result.json"
     try:
         result = read_json(path)
@@ -182,7 +182,7 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
 
 
 def checkpoint_step(folder: Path) -> int:
-    """How far the run's checkpoint is; 0 without one, or where it cannot be read."""
+    """Read how far the run's checkpoint is; 0 without one, or where it cannot be read."""
     for name in ("checkpoint", "checkpoint.old"):  # the second alone, if a kill fell between two renames
         try:
             step = read_json(folder / name / "state.json")["info"]["step"]
@@ -193,13 +193,13 @@ def checkpoint_step(folder: Path) -> int:
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether the run needs no more work. One that failed does."""
+    """Return whether the run needs no more work. One that failed does."""
     result = read_result(folder)
     return result is not None and result["outcome"] in ENDED
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Every whole record of the run so far; one that a killed process left half-written at the end does not count.
+    """Read every whole record of the run so far, without one that a killed process left half-written at the end.
 
     A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
     """
@@ -232,7 +232,7 @@ _UNSHAPED = {"eta": 0.0, "potential": BOOTSTRAPPED}
 
 
 def _imports(name: str, value: str) -> bool:
-    """Whether the setting names code. A schedule of eta has colons, too."""
+    """Return whether the setting names code. A schedule of eta has colons, too."""
     return is_own_scale(value) if name == "eta" else ":" in value
 
 

@@ -72,7 +72,7 @@ def remove_leftovers(root: Path, ended: Collection[TrainingConfig]) -> None:
 
 
 def make_executor(options: SweepOptions, root: Path) -> Executor:
-    """The executor that the options ask for. `root` is the sweep's folder."""
+    """Make the executor that the options name. `root` is the sweep's folder."""
     if options.executor == "ray":
         from bsrs.sweep.executors.ray import RayExecutor
 
@@ -88,7 +88,7 @@ def make_executor(options: SweepOptions, root: Path) -> Executor:
 
 @contextmanager
 def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """The sweep's folder, held by this process; it remembers the names of all runs that were ever planned in it."""
+    """Hold the sweep's folder, which remembers the names of all runs that were ever planned in it."""
     make_folder(root)
     if (root / "config.json").exists():
         raise BadInput(f"{root} is the folder of a run; expected a folder for a sweep")
@@ -104,7 +104,7 @@ def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 def planned_runs(root: Path) -> list[str]:
-    """The names of the runs that were planned in a sweep's folder."""
+    """Read the names of the runs that were planned in a sweep's folder."""
     path = root / "sweep.json"
     try:
         content = read_json(path)
@@ -119,7 +119,7 @@ def planned_runs(root: Path) -> list[str]:
 
 
 def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, retries: int = 2) -> Summary:
-    """Until every run has ended. A run whose worker died is tried again, from its checkpoint."""
+    """Keep the executor busy until every run has ended. A run whose worker died is tried again, from its checkpoint."""
     schedule = _Schedule(watcher, retries)
     executor.submit(tasks)
     submitted = len(tasks)
@@ -142,7 +142,7 @@ def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, 
 
 @dataclass
 class _Schedule:
-    """What to do about each task that ended."""
+    """Decides what to do about each task that ended."""
 
     watcher: SweepView
     retries: int

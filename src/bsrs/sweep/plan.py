@@ -27,7 +27,7 @@ SCALES = ("smoke", "laptop", "paper")
 
 
 def expand(sweep: SweepConfig) -> list[TrainingConfig]:
-    """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
+    """List every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
     find_algorithm(sweep.algorithm)
     for name in ("env", "eta", "seed"):
         if any(name in settings for settings in (sweep.fields, sweep.grid, *sweep.only.values())):
@@ -49,7 +49,7 @@ def expand(sweep: SweepConfig) -> list[TrainingConfig]:
 
 
 def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
-    """A preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
+    """Read a preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
     path, presets = Path(name), sweep_presets()
     if name in presets:
         text = presets[name]
@@ -69,7 +69,7 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
 
 
 def sweep_presets() -> dict[str, str]:
-    """The project's sweep presets: name -> TOML."""
+    """Read the project's sweep presets: name -> TOML."""
     found = [path for path in files("bsrs.presets").iterdir() if path.name.endswith(".toml")]
     return {path.name.removesuffix(".toml"): path.read_text() for path in sorted(found, key=lambda path: path.name)}
 
@@ -106,7 +106,7 @@ def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 
 def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> list[Task]:
-    """The runs that have not ended, as populations of those that can be members of one agent and are equally far.
+    """Group the runs that have not ended into populations: members of one agent that are equally far.
 
     Runs that have begun are divided as the whole sweep was, the others so that every worker has something to do.
     """
@@ -133,8 +133,8 @@ def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOpti
 
 
 def members(config: TrainingConfig, runs: int, options: SweepOptions) -> int:
-    """How many runs a population should have, of a sweep of so many: as many as make a core fastest, in equal portions
-    for all workers, within the memory."""
+    """Choose how many of a sweep's runs a population has: as many as make a core fastest, in equal portions for all
+    workers, within the memory."""
     if options.members or options.executor != "local":
         return options.members or 1
     row = find_algorithm(config.algorithm)
@@ -156,7 +156,7 @@ def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
-    """How one run of the sweep is executed."""
+    """Derive how a run of the sweep is executed."""
     has_images = find_algorithm(config.algorithm).agent is not None and spec_of(config.env).is_image
     every = options.checkpoint_every or (50_000 if has_images else 10_000)
     shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}

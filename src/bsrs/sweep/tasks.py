@@ -34,7 +34,7 @@ class Ended:
     """How a task ended.
 
     done: each run has its result; failed: an error, in `why`; busy: another process has one of the runs;
-    full: the disk is full; lost: the worker died, so say the executors.
+    full: the disk is full; lost: the worker died, which only the executors notice.
     """
 
     task: Task
@@ -43,20 +43,20 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Takes tasks, and says when they have ended. Has no memory: what matters is in the runs' folders."""
+    """Takes tasks, and reports when they have ended. Has no memory: what matters is in the runs' folders."""
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Carry these out as soon as there is room."""
+        """Start these as soon as there is room."""
 
     def wait(self, timeout: float) -> list[Ended]:
-        """The tasks that ended since the last call; waits up to `timeout` seconds for the first."""
+        """Return the tasks that ended since the last call; wait up to `timeout` seconds for the first."""
 
     def close(self) -> None:
-        """Stop everything that is under way."""
+        """Stop everything that is running."""
 
 
 def work(task: Task) -> Ended:
-    """Execute a task. Never raises: whatever goes wrong is the answer."""
+    """Execute a task. Never raises: what went wrong is in the answer."""
     try:
         with explained(task.root):
             left = [(c, folder) for c, folder in zip(task.configs, task.folders, strict=True) if not has_ended(folder)]

@@ -95,7 +95,7 @@ class SweepView:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Format seconds as people read them."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 7200:
