@@ -54,12 +54,8 @@ class ExperimentArguments(SweepOptions):
     """Print one JSON document instead of a table."""
 
     @property
-    def label(self) -> str:
-        return f"{self.name}-as-run" if self.as_run else self.name
-
-    @property
     def folder(self) -> Path:
-        return self.out or Path("runs") / f"{self.label}-{self.scale}"
+        return self.out or Path("runs") / f"{self.name}{'-as-run' if self.as_run else ''}-{self.scale}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,7 +84,7 @@ def reproduce(arguments: ExperimentArguments) -> None:
     if arguments.json:
         print_json({"claims": [asdict(claim) for claim in result.claims], "problems": result.problems})
     else:
-        print_claims(f"{arguments.label}, {arguments.scale}" if arguments.train else arguments.label, result.claims)
+        print_claims(result.title, result.claims)
         for path in result.files:
             print(f"wrote {path}")
         for run, why in result.problems.items():

@@ -18,7 +18,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
-from bsrs.stats import Comparison, bootstrap, mean, paired_difference
+from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
 from bsrs.stats.summary import on_shared_seeds
@@ -26,21 +26,25 @@ from experiments.claims import (
     SEED,
     Claim,
     Scope,
+    ahead,
     area,
     corrected,
     failures_text,
-    final,
     gain,
     judged,
     settles,
     too_small,
 )
+from experiments.pooling import against_zero
+from experiments.tables import markdown
 from experiments.variants import as_options
 
 Fields = dict[str, Any]
 Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
+CELLS = {"plain": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
+"""Cell -> which parts it has, in the experiment with all combinations of parts."""
 ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
 FIRST_SEED = 200
 
@@ -71,7 +75,7 @@ SCALES = {
 
 
 def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, tuple[str, Fields]]:
-    """What is trained on one env: its name -> the variant of the algorithm (none: itself) and its settings.
+    """List what is trained on one env: name -> the variant of the algorithm (none: itself) and its settings.
 
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
@@ -94,7 +98,7 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, t
 
 
 def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-    """Every run at a scale, on these of its envs or on all."""
+    """List every run at a scale, on these of its envs or on all."""
     chosen = SCALES[scale]
     for env in envs:
         if env not in chosen.envs:
@@ -105,7 +109,7 @@ def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
 
 
 def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
-    """The cells of an env as configs, at seed 0."""
+    """Return the cells of an env as configs, at seed 0."""
     chosen = SCALES[scale]
     algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
     fields = chosen.td3 if algorithm == "td3" else chosen.dqn
@@ -116,7 +120,7 @@ def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
 
 
 def lengths(envs: Sequence[str]) -> dict[str, int]:
-    """Env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
+    """Return the env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
     return {
         env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
         for env in envs
@@ -124,7 +128,7 @@ def lengths(envs: Sequence[str]) -> dict[str, int]:
 
 
 def by_cell(series: Sequence[Series]) -> Found:
-    """The series that are cells of this experiment, at whatever scale they were trained."""
+    """Find the series that are cells of this experiment, at whatever scale they were trained."""
     known = {
         _key(as_options(RunSettings.of(config))): cell
         for scale in SCALES
@@ -140,7 +144,7 @@ def by_cell(series: Sequence[Series]) -> Found:
 
 
 def _key(settings: RunSettings) -> str:
-    """Everything but the seed, whichever version wrote it."""
+    """Write down everything but the seed, whichever version wrote it."""
     fields = dict(settings.meaning)
     if fields.pop("dueling", False):
         fields["network"] = "dueling"
@@ -152,25 +156,19 @@ def _key(settings: RunSettings) -> str:
 
 
 def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
-    """Main effects and interactions of the parts in each seed's mean score over training; empty if a cell is missing.
+    """Compute main effects and interactions of the parts over training, by seed; empty if a cell is missing.
 
     The main effect of a part is the mean of the cells with it minus the mean of those without.
     """
-    names = {"": "plain", "cab": "BSRS", **{parts: parts for parts in PARTS}}
-    if not set(names.values()) <= set(own):
+    if not set(CELLS) <= set(own):
         return {}
-    scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
+    scores = dict(zip(CELLS.values(), on_shared_seeds(area, *(own[cell] for cell in CELLS)), strict=True))
 
     def contrast(parts: Sequence[str]) -> Array:
         signs = {cell: math.prod(1 if part in cell else -1 for part in parts) for cell in scores}
         return np.asarray(np.sum([sign * scores[cell] for cell, sign in signs.items()], axis=0) / 4)
 
     return {"".join(parts): contrast(parts) for size in (1, 2, 3) for parts in itertools.combinations("cab", size)}
-
-
-def against_nothing(values: Array) -> Comparison:
-    """The mean over seeds, against zero."""
-    return paired_difference(values, np.zeros(len(values)), seed=SEED)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -185,6 +183,7 @@ AGAINST = {
     "a faster target network": "faster-target",
     "a larger learning rate": "learning-rate",
 }
+SHOWN = "{first:.4g} against {second:.4g} over training"
 PAPERS = {
     "advantage": "advantage learning",
     "persistent": "persistent advantage learning",
@@ -199,20 +198,26 @@ PAPERS = {
 
 
 def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
+    """Judge BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
     found: list[Claim] = []
     for env, own in by_cell(series).items():
         known = cells(own_algorithm(own), ETAS[env])
         names = {**PAPERS, **{f"{cell}, matched": f"{name} at the same eta" for cell, name in PAPERS.items()}}
         comparators = {names[cell]: cell for cell in known if cell in names}
         for questions in (AGAINST, comparators):
-            found += _together([_beats(env, own, what, cell, scope) for what, cell in questions.items()])
+            asked = dataclasses.replace(scope, questions=len(AGAINST))
+            found += _together(
+                [
+                    ahead(f"{env}: BSRS beats {what}", own.get("BSRS"), own.get(cell), asked, SHOWN)
+                    for what, cell in questions.items()
+                ]
+            )
         found += _together([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
     return found
 
 
 def _together(claims: Sequence[Claim]) -> list[Claim]:
-    """Corrected for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
+    """Correct for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
     asked = corrected([dataclasses.replace(claim, p=1.0) if claim.p is None else claim for claim in claims])
     return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
 
@@ -223,24 +228,13 @@ def _claim(
     scores: tuple[Array, Array],
     runs: Sequence[Series],
     scope: Scope,
-    end: Comparison | None = None,
-    failures: str = "",
+    failures: str,
 ) -> Claim:
-    """That the first scores are above the second, seed by seed."""
+    """Make the claim that the first scores are above the second, seed by seed."""
     small = too_small(runs, scope)
     effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
     settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
-    return judged(text, effect, shown, too_small=small, command=settle, end=end, failures=failures)
-
-
-def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Scope) -> Claim:
-    text = f"{env}: BSRS beats {what}"
-    if "BSRS" not in own or cell not in own:
-        return judged(text, None, "", too_small="", command=scope.command)
-    ours, theirs = on_shared_seeds(area, own["BSRS"], own[cell])
-    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training"
-    end, failures = gain(own["BSRS"], own[cell], final), failures_text([own["BSRS"]], [own[cell]])
-    return _claim(text, shown, (ours, theirs), [own["BSRS"], own[cell]], scope, end, failures)
+    return judged(text, effect, shown, too_small=small, command=settle, failures=failures)
 
 
 def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
@@ -249,12 +243,14 @@ def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Cla
     for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
         text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
         shown = f"{values.mean():+.4g} over training"
-        found.append(_claim(text, shown, (values, np.zeros(len(values))), list(own.values()), scope))
+        sides = ([own[cell] for cell, parts in CELLS.items() if (part in parts) == has] for has in (True, False))
+        scores = values, np.zeros(len(values))
+        found.append(_claim(text, shown, scores, list(own.values()), scope, failures=failures_text(*sides)))
     return found
 
 
 def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
-    """As many tries for the baseline as for eta, each chosen on other seeds than it is judged on."""
+    """Judge tuned against tuned: as many tries for the baseline as for eta, each chosen on other seeds."""
     shaped = [cell for cell in own if cell.startswith("BSRS")]
     plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
     if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
@@ -263,12 +259,17 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
     ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
-    runs = [own[cell] for cell in (*shaped, *plain)]
-    return [_claim(f"{env}: tuned BSRS beats tuned the baseline", shown, (ours, theirs), runs, scope)]
+    sides = [own[cell] for cell in shaped], [own[cell] for cell in ("plain", *plain)]
+    text, runs, failures = (
+        f"{env}: tuned BSRS beats the tuned baseline",
+        [*sides[0], *sides[1][1:]],
+        failures_text(*sides),
+    )
+    return [_claim(text, shown, (ours, theirs), runs, scope, failures=failures)]
 
 
 def held_out(scores: Array) -> Array:
-    """(tries, seeds) -> (seeds,): each seed's score by the try that is best on the other seeds."""
+    """Take each seed's score by the try that is best on the other seeds: (tries, seeds) -> (seeds,)."""
     others = [int(np.delete(scores, seed, axis=1).mean(axis=1).argmax()) for seed in range(scores.shape[1])]
     return np.asarray(scores[others, np.arange(scores.shape[1])])
 
@@ -292,7 +293,7 @@ _NAMES = {
 
 
 def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
-    """Gains over the baseline, cell by cell; and the effects of the parts."""
+    """Draw gains over the baseline, cell by cell; and the effects of the parts."""
     found = by_cell(series)
     shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
     gains, effects = {}, {}
@@ -300,7 +301,7 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
         each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
         rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
         gains[f"{env}, η = {ETAS[env]:g}"] = rows
-        parts = {name: against_nothing(values) for name, values in contrasts(own).items()}
+        parts = {name: against_zero(values) for name, values in contrasts(own).items()}
         if parts:
             effects[env] = [
                 (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
@@ -312,7 +313,7 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, what: str) -> Figure:
-    """Side by side, `each` inches wide, with room for their common names on the left."""
+    """Draw panels side by side, `each` inches wide, with room for their common names on the left."""
     height = 1.0 + 0.21 * len(next(iter(rows.values()), ()))
     figure, axes = new_figure(left + each * len(rows), height, 1, len(rows), squeeze=False, sharey=True)
     for ax, (title, own) in zip(axes[0], rows.items(), strict=True):
@@ -323,23 +324,19 @@ def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, 
 
 
 def anatomy_table(series: Sequence[Series]) -> list[str]:
-    """Every cell as a row of a Markdown table."""
-    lines = [
-        "| env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """Write every cell as a row of a Markdown table."""
+    rows = []
     for env, own in by_cell(series).items():
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
             each, plain = own[cell], own.get("plain")
             effect = None if plain is None or cell == "plain" else gain(each, plain, area)
-            over, gained = bootstrap(mean, each.area[:, None], seed=SEED), " | "
-            if effect is not None:
-                gained = f"{effect} | {effect.p:.2g}"
-            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {each.final.mean():.4g}"
-            lines.append(f"| {env} | {PAPERS.get(cell, cell)} | {runs} |")
-    return lines
+            over, p = bootstrap(mean, each.area[:, None], seed=SEED), f"{effect.p:.2g}" if effect else ""
+            found = each.diverged or "", over, effect or "", p, f"{each.final.mean():.4g}"
+            rows.append((env, PAPERS.get(cell, cell), len(each.seeds), *found))
+    columns = "env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end"
+    return markdown(columns, rows)
 
 
 def own_algorithm(own: Mapping[str, Series]) -> str:
-    """Of the series of one env."""
+    """Name the algorithm of the series of one env."""
     return next(iter(own.values())).config.algorithm

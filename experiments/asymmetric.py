@@ -30,7 +30,7 @@ def _noise(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _failing(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """One run in ten scores as the random policy does, the others more, so that the mean is the typical score."""
+    """Draw scores of which one in ten is the random policy's, and the others higher, so that the mean is `TYPICAL`."""
     typical = TYPICAL / (1 - RARE)
     return np.where(rng.random(shape) < RARE, 0.0, typical) + _noise(rng, shape)
 
@@ -49,23 +49,23 @@ NULLS: dict[str, Arms] = {
 
 
 def paired(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
-    """One eta on one task."""
+    """Judge one eta on one task."""
     return paired_difference(*arms(rng, (n,)))
 
 
 def best(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
-    """The best of four etas on one task."""
+    """Judge the best of four etas on one task."""
     shaped, baseline = arms(rng, (ETAS, n))
     return best_of(shaped, baseline[0]).gain
 
 
 def pooled_over_seeds(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
-    """The best of four etas on six tasks together, for new seeds."""
+    """Judge the best of four etas on six tasks together, for new seeds."""
     return pooled(_differences(rng, arms, n)).over_seeds.gain
 
 
 def pooled_over_tasks(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
-    """The same for new tasks."""
+    """Judge the same for new tasks."""
     found = pooled(_differences(rng, arms, n)).over_tasks
     assert found is not None
     return found.gain
@@ -77,7 +77,7 @@ def _differences(rng: np.random.Generator, arms: Arms, n: int) -> Array:
 
 
 def recommended(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
-    """What `bsrs recommend` makes of a sweep over four etas: its gain holds where it says "use"."""
+    """Ask `bsrs recommend` about a sweep over four etas: its gain holds where it says "use"."""
     shaped, baseline = arms(rng, (ETAS, n))
     (found,) = recommend(sweep([baseline[0], *shaped]))
     assert found.gain is not None

@@ -1,13 +1,13 @@
 """DQN on Atari and MinAtar: the tuned eta by game, the median over games, and how much eta matters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from bsrs.figures.bars import UPRIGHT, relative_advantages
-from bsrs.figures.curves import learning_curves, sensitivity
+from bsrs.figures.curves import Curve, learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.rng import stream
 from bsrs.stats import BestOf, Comparison, Verdict, best_of, bootstrap, game_name, median, paired_difference
@@ -16,9 +16,20 @@ from bsrs.stats.comparison import LEVEL, relative_advantage
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN, minatar_game
 from bsrs.stats.summary import Games, games_together, mean_advantage, task_reference
-from experiments.claims import SEED, Claim, Scope, Tuned, constant_etas, final, judged, stacked, too_small, tuned
+from experiments.claims import (
+    SEED,
+    Claim,
+    Scope,
+    Tuned,
+    constant_etas,
+    failures_text,
+    final,
+    judged,
+    stacked,
+    too_small,
+    tuned,
+)
 from experiments.continuous import gains
-from experiments.pictures import game_curves
 
 FEWEST_GAMES = 30  # for claims about a share of the paper's 40
 NEAR_TWO = (1.0, 3.0)
@@ -28,17 +39,17 @@ Game = tuple[Tuned, float]  # what its bar is made of, and the score of random p
 
 
 def draw_games(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """Bars by game; median curves with both sensitivity panels, if there are two games or more."""
+    """Draw bars by game; median curves with both sensitivity panels, if there are two games or more."""
     figures = {}
     games = _tuned_games(series)
     if games:
         width = 0.9 if len(games) <= UPRIGHT else 0.15  # for a name
         figure, ax = new_figure(max(3.0, 1.2 + width * len(games)), 2.9)
         each = [
-            bootstrap(partial(mean_advantage, floor=floor), game.held_out[:, None], game.baseline[:, None], seed=SEED)
+            bootstrap(mean_advantage(floor), game.held_out[:, None], game.baseline[:, None], seed=SEED)
             for game, floor in games.values()
         ]
-        paper = np.array([mean_advantage(g.same_seeds[:, None], g.baseline[:, None], f) for g, f in games.values()])
+        paper = np.array([mean_advantage(f)(g.same_seeds[:, None], g.baseline[:, None]) for g, f in games.values()])
         relative_advantages(ax, list(games), stacked(each), same_seeds=paper)
         figures[f"{name}-games"] = figure
     all_games = games_together(series)
@@ -61,11 +72,23 @@ def _median_figure(games: Games) -> Figure:
     return figure
 
 
+def game_curves(
+    games: Games, scores: Mapping[float | str, Array], at: Array, statistic: Callable[[Array], Array] = median
+) -> list[Curve]:
+    """Compute a statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
+    colours = eta_colours(games.etas)
+    found = {eta: bootstrap(statistic, scores[eta], seed=SEED) for eta in games.etas}
+    return [Curve(eta_label(eta), colours[eta], at, found[eta]) for eta in games.etas]
+
+
 def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """The counts of games, the median, the best eta, and negative ones."""
+    """Judge the counts of games, the median, the best eta, and negative ones."""
     games = games_together(constant_etas(series))
     small = too_small(series, scope)
-    about = partial(judged, too_small=small, command=scope.command)
+    zero, above = (
+        [each for each in constant_etas(series) if is_zero == (each.eta == 0.0)] for is_zero in (True, False)
+    )
+    about = partial(judged, too_small=small, command=scope.command, failures=failures_text(above, zero))
     return [
         *_counts(series, small, scope),
         _median_rises(games, about),
@@ -75,12 +98,12 @@ def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def judge_minatar(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Our own question, and only one: six seeds cannot answer several after correction."""
+    """Judge our own question, and only one: six seeds cannot answer several after correction."""
     return gains(("(Ours) On MinAtar a tuned eta beats eta = 0, all games together", ""), series, scope)
 
 
 def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
-    """By name."""
+    """Tune eta on each game, by name."""
     found = {}
     for env in dict.fromkeys(each.env for each in series):
         own = [each for each in series if each.env == env]
@@ -92,7 +115,7 @@ def _tuned_games(series: Sequence[Series]) -> dict[str, Game]:
 
 
 def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
-    """Shares of the games in which the tuned eta is better by so much."""
+    """Judge the shares of games in which the tuned eta is better by so much."""
     games = list(_tuned_games(series).values())
     if not small and len(games) < FEWEST_GAMES:
         small = f"too small to tell: {len(games)} of at least {FEWEST_GAMES} games"
@@ -103,7 +126,9 @@ def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
         found, naive = _share_better(games, better_than, claimed / 40)
         count = round(found.mean * len(games))
         shown = f"{count} of {len(games)} games with eta chosen on other seeds (as in the paper, on the same: {naive})"
-        return judged(text, found, shown, too_small=small, command=scope.command, percent=True)
+        chosen = [each for game, _ in games for each in game.chosen_series]
+        failures = failures_text(chosen, [game.plain for game, _ in games])
+        return judged(text, found, shown, too_small=small, command=scope.command, percent=True, failures=failures)
 
     return [
         about("More than 10% better in 21 of 40 games", 21, 0.1),
@@ -113,9 +138,9 @@ def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
 
 
 def _share_better(games: Sequence[Game], better_than: float, claimed: float) -> tuple[Comparison, int]:
-    """The share of games whose relative advantage is above `better_than`, and their number if eta is chosen as in the
-    paper. It holds if it is as large as claimed and noise would not make as many: each seed's difference with its sign
-    flipped at random. It does not hold if the exact interval of a share of games stays below the claim."""
+    """Compute the share of games whose relative advantage is above `better_than`, and their number if eta is chosen as
+    in the paper. The claim holds if the share is as large as claimed and noise would not make as many: each seed's
+    difference with its sign flipped at random. It does not hold if the exact interval stays below the claim."""
     from scipy.stats import binomtest
 
     seeds = min(len(game.baseline) for game, _ in games)
@@ -161,13 +186,13 @@ def _median_rises(games: Games | None, about: partial[Claim]) -> Claim:
 def _best_median(
     games: Games, etas: Sequence[float], baseline: float, scores: dict[float | str, Array], claimed: float = 0.0
 ) -> BestOf:
-    """The best of `etas` against the baseline, by each seed's median over games (over training: its mean)."""
+    """Compare the best of `etas` with the baseline, by each seed's median over games (over training: its mean)."""
     by_seed = {eta: np.median(scores[eta], axis=-1).reshape(-1, len(games.seeds)).mean(axis=0) for eta in games.etas}
     return best_of(np.stack([by_seed[eta] for eta in etas]), by_seed[baseline], claimed=claimed, seed=SEED)
 
 
 def _best_eta(games: Games | None, about: partial[Claim]) -> Claim:
-    """Both parts must hold: etas near 2 above eta = 0, and above the largest."""
+    """Judge both parts, which must hold: etas near 2 above eta = 0, and above the largest."""
     text = "The best eta is near 2; beyond it the score falls"
     near = [eta for eta in games.constants if NEAR_TWO[0] <= eta <= NEAR_TWO[1]] if games else []
     if (

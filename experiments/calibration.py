@@ -21,7 +21,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
 def _bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Every second run learns, the others do not."""
+    """Draw runs of which every second one learns."""
     return np.asarray(rng.integers(2, size=shape) + rng.normal(scale=0.1, size=shape))
 
 
@@ -46,17 +46,25 @@ class CalibrationRow:
     """How often the verdict is "holds" (above the truth) although there is no effect."""
     power: float | None
     """How often it is "holds" with an effect of one standard deviation of the scores."""
+    draws: int
+    """Simulated experiments."""
 
 
 def calibrate(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
-    """Make a row for each statistic, distribution and number of seeds, with exchangeable and with asymmetric nulls."""
-    return [*exchangeable_rows(draws, seeds, effect=effect), *asymmetric_rows(draws, seeds)]
+    """Make a row for each statistic, distribution and number of seeds, with exchangeable and with asymmetric nulls.
+
+    Pooled claims take a quarter of the draws: each of their experiments has six tasks.
+    """
+    pooled = [name for name in asymmetric.STATISTICS if "pooled" in name]
+    single = [name for name in asymmetric.STATISTICS if name not in pooled]
+    rows = [*exchangeable_rows(draws, seeds, effect=effect), *asymmetric_rows(draws, seeds, single)]
+    return [*rows, *asymmetric_rows(max(draws // 4, 1), seeds, pooled)]
 
 
 def exchangeable_rows(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
     """Draw both arms from one distribution; the power is from half as many draws, if at all."""
     return [
-        CalibrationRow(statistic, name, n, *simulate(stream(n, statistic, name), name, n, draws, effect))
+        CalibrationRow(statistic, name, n, *simulate(stream(n, statistic, name), name, n, draws, effect), draws)
         for statistic, simulate in STATISTICS.items()
         for name in DISTRIBUTIONS
         for n in seeds
@@ -75,10 +83,10 @@ def asymmetric_rows(draws: int, seeds: tuple[int, ...] = SEEDS, statistics: Sequ
 
 
 def _asymmetric(statistic: str, name: str, n: int, draws: int) -> CalibrationRow:
-    """Arms of different shape with equal means."""
+    """Simulate arms of different shape with equal means."""
     rng, arms = stream(n, statistic, name), asymmetric.NULLS[name]
     found = [asymmetric.STATISTICS[statistic](rng, arms, n) for _ in range(draws)]
-    return CalibrationRow(statistic, name, n, *_rates(found, []))
+    return CalibrationRow(statistic, name, n, *_rates(found, []), draws)
 
 
 Rates = tuple[float, float, float | None]
@@ -95,7 +103,7 @@ def _paired(rng: np.random.Generator, name: str, n: int, draws: int, effect: boo
 
 
 def _pairs(differences: Array, spread: float, effect: bool) -> Rates:
-    """differences: (draws, seeds), whose true mean is 0."""
+    """Judge differences, (draws, seeds), whose true mean is 0."""
     found = [paired_difference(each, 0 * each) for each in differences]
     helped = [paired_difference(each + spread, 0 * each) for each in differences[::2]] if effect else []
     return _rates(found, helped)
@@ -115,7 +123,7 @@ def _iqm(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) 
 
 
 def _best_of(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    """Gains that rise to one standard deviation and fall again, or none."""
+    """Judge the best of gains that rise to one standard deviation and fall again, or of none."""
     draw, _, _, spread = DISTRIBUTIONS[name]
     shape = spread * np.array([0.4, 0.8, 1.0, 0.8, 0.4, 0.0])[:, None]
     every = draw(rng, (draws, 1 + CANDIDATES, n))

@@ -26,12 +26,14 @@ from bsrs.stats import (
 from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import FEWEST_SEEDS, LEVEL
 from bsrs.stats.records import Series
+from bsrs.stats.summary import SEED as SEED
 from bsrs.stats.summary import Failures, failures_of, on_shared_seeds, task_reference
+from bsrs.stats.summary import gain as gain
 
-SEED = 0
 BAND_DRAWS = 400
 MANY_SEEDS = 1_000
 
+COLUMNS = ("claim", "what was seen", "95% interval", "at the end", "failed runs", "p (Holm)", "verdict")
 Value = Callable[[Series], Array]  # a number for each run: (runs,)
 area: Value = attrgetter("area")
 final: Value = attrgetter("final")
@@ -57,9 +59,16 @@ class Claim:
     failures: str = ""
     """Failed runs on both sides, with upper bounds: a test of means on few seeds does not see rare ones."""
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """A cell for each of `COLUMNS`, and what an inconclusive claim needs."""
+        p = "" if self.p is None else f"{self.p:.2g}"
+        needs = self.settle if self.verdict == "inconclusive" else ""
+        return self.claim, self.shown, self.interval, self.end, self.failures, p, self.verdict, needs
+
 
 def between(effect: Interval, low: float, high: float) -> Verdict:
-    """Does the quantity lie in [low, high]? Yes, if all of its interval does; no, if none of it does."""
+    """Judge whether the quantity is in [low, high]: yes, if all of its interval is; no, if none of it is."""
     if low <= effect.low and effect.high <= high:
         return "holds"
     return "does not hold" if effect.high < low or effect.low > high else "inconclusive"
@@ -89,7 +98,7 @@ def judged(
 
 
 def corrected(claims: Sequence[Claim]) -> list[Claim]:
-    """The same with Holm's correction: of many claims some pass a test by luck."""
+    """Apply Holm's correction: of many claims some pass a test by luck."""
     found = list(claims)
     tested = [i for i, claim in enumerate(claims) if claim.p is not None]
     for i, p in zip(tested, holm([claims[i].p or 0.0 for i in tested]), strict=True):
@@ -98,26 +107,25 @@ def corrected(claims: Sequence[Claim]) -> list[Claim]:
 
 
 def write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    """As JSON, for the report."""
+    """Write the claims as JSON, for the report."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"claims": [asdict(claim) for claim in claims]}, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_claims(title: str, claims: Sequence[Claim]) -> None:
-    """As a table in the terminal."""
+    """Print the claims as a table."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_lines=True)
-    for column in ("claim", "what was seen here", "95% interval", "at the end", "failed runs", "p (Holm)", "verdict"):
+    for column in COLUMNS:
         table.add_column(column)
     colours = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
     for claim in claims:
-        needs = f"\nneeds: {claim.settle}" if claim.settle and claim.verdict == "inconclusive" else ""
-        verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]{needs}"
-        p = "" if claim.p is None else f"{claim.p:.2g}"
-        numbers = (claim.interval, claim.end, claim.failures)
-        table.add_row(claim.claim, claim.shown, *(text.replace("[", "\\[") for text in numbers), p, verdict)
+        *cells, verdict, needs = map(escape, claim.cells)
+        shown = f"[{colours[claim.verdict]}]{verdict}[/]" + (f"\nneeds: {needs}" if needs else "")
+        table.add_row(*cells, shown)
     Console().print(table)
 
 
@@ -140,7 +148,7 @@ class Scope:
 
 
 def too_small(series: Sequence[Series], scope: Scope) -> str:
-    """Why nothing can be concluded from these series, or nothing."""
+    """Say why nothing can be concluded from these series; empty if something can."""
     if not series:
         return "not among these runs"
     seeds = min(len(each.seeds) for each in series)
@@ -152,19 +160,13 @@ def too_small(series: Sequence[Series], scope: Scope) -> str:
 
 
 def constant_etas(series: Sequence[Series]) -> list[Series]:
-    """Without the schedules, in the order of eta."""
+    """Leave out the schedules, and sort by eta."""
     numbers = [(float(each.eta), i) for i, each in enumerate(series) if not isinstance(each.eta, str)]
     return [series[i] for _, i in sorted(numbers)]
 
 
-def gain(x: Series, y: Series, value: Value) -> Comparison | None:
-    """Mean of x minus mean of y, on the seeds that they share; None if they share none."""
-    first, second = on_shared_seeds(value, x, y)
-    return paired_difference(first, second, seed=SEED) if len(first) else None
-
-
 def failures_text(shaped: Sequence[Series], baseline: Sequence[Series]) -> str:
-    """Failed runs of both sides, each with its upper bound."""
+    """Count the failed runs of both sides, each with its upper bound."""
     counts = []
     for side in (shaped, baseline):
         each = [failures_of(one, task_reference(one.task, [*baseline, *shaped])) for one in side]
@@ -186,8 +188,31 @@ def format_seeds_needed(differences: Array, questions: int) -> str:
 
 
 def settles(small: str, differences: Array, scope: Scope) -> str:
-    """What would settle a claim that is open: the whole experiment, or more seeds if these runs are not too small."""
+    """Say what would settle an open claim: the whole experiment, or more seeds if these runs are not too small."""
     return scope.command if small else format_seeds_needed(differences, scope.questions)
+
+
+def ahead(
+    text: str,
+    first: Series | None,
+    second: Series | None,
+    scope: Scope,
+    shown: str = "{gain:+.3g} in the mean score over training",
+) -> Claim:
+    """Make the claim that one series is better than another over training, where there are both."""
+    effect = gain(first, second, area) if first is not None and second is not None else None
+    if first is None or second is None or effect is None:
+        return judged(text, None, "", too_small="", command=scope.command)
+    small, (ours, theirs) = too_small([first, second], scope), on_shared_seeds(area, first, second)
+    return judged(
+        text,
+        effect,
+        shown.format(gain=effect.mean, first=ours.mean(), second=theirs.mean()),
+        too_small=small,
+        command=settles(small, ours - theirs, scope),
+        end=gain(first, second, final),
+        failures=failures_text([first], [second]),
+    )
 
 
 @dataclass(frozen=True)
@@ -203,10 +228,6 @@ class Tuned:
     best: BestOf
 
     @property
-    def etas(self) -> tuple[float | str, ...]:
-        return tuple(each.eta for each in self.series)
-
-    @property
     def words(self) -> str:
         """The gain on held-out seeds, and the paper's quantity."""
         return (
@@ -215,9 +236,14 @@ class Tuned:
         )
 
     @property
+    def chosen_series(self) -> list[Series]:
+        """Of the etas that some seeds' others chose."""
+        return [self.series[i] for i in sorted(set(self.best.choices))]
+
+    @property
     def chosen(self) -> str:
-        """The etas that some seeds' others chose."""
-        return ", ".join(eta_label(self.etas[i]) for i in sorted(set(self.best.choices)))
+        """These etas."""
+        return ", ".join(eta_label(each.eta) for each in self.chosen_series)
 
     @property
     def held_out(self) -> Array:
@@ -238,12 +264,12 @@ class Tuned:
     @property
     def failures(self) -> str:
         """Failed runs of the chosen etas and of eta = 0."""
-        return failures_text([self.series[i] for i in sorted(set(self.best.choices))], [self.plain])
+        return failures_text(self.chosen_series, [self.plain])
 
 
 def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned | None:
-    """Of one task: the best constant, or a schedule alone. None without eta = 0, without an eta above 0, or without two
-    seeds that all share."""
+    """Find the best constant of one task, or take a schedule alone. None without eta = 0, without an eta above 0, or
+    without two seeds that all share."""
     above = [each for each in constant_etas(series) if float(each.eta) > 0]
     if schedule:
         above = [each for each in series if each.eta == schedule]
@@ -258,7 +284,7 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Mean score over runs against steps, for each series of a panel."""
+    """Average each series of a panel over its runs: score against steps."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
@@ -277,10 +303,10 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
 
 
 def means(series: Sequence[Series], value: Value) -> Interval:
-    """The mean of each series with its interval: (series,)."""
+    """Compute the mean of each series with its interval: (series,)."""
     return stacked([bootstrap(mean, value(one)[:, None], seed=SEED) for one in series])
 
 
 def stacked(intervals: Sequence[Interval]) -> Interval:
-    """Several intervals as one, with them along its axis."""
+    """Stack several intervals into one."""
     return Interval(*(np.array([getattr(each, end) for each in intervals]) for end in ("estimate", "low", "high")))

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 import bsrs
 from bsrs.agents.agent import Batch
 from bsrs.agents.dqn import DQNAgent
-from bsrs.agents.networks import Members
 from bsrs.agents.off_policy import OffPolicyAgent, clip_grad_norm_per_member
 from bsrs.agents.targets import discount_of, q_of_action, state_value
 from bsrs.agents.td3 import TD3Agent
@@ -196,19 +195,28 @@ class RewardMean(nn.Module):
         self.register_buffer("mean", torch.zeros(1))
 
 
-def centred(agent: OffPolicyAgent[Any], means: Members, batch: Batch) -> Batch:
-    """Return the batch with rewards minus their mean, as the constant potential mean / (1 - gamma), which ends with the
+class CentredRewards(OffPolicyAgent[Any]):
+    """An agent that subtracts the mean reward, as the constant potential mean / (1 - gamma), which ends with the
     episode."""
-    gamma = agent.config.gamma
-    average = torch.stack([member.mean for member in means])  # type: ignore[misc]  # (P, 1)
-    discount = discount_of(batch.terminated, gamma, batch.steps)
-    return batch._replace(reward=batch.reward - average * (1 - discount) / (1 - gamma))
 
+    def build(self, configs: Sequence[Any]) -> None:
+        super().build(configs)
+        self.means = self.add_network("centering", [RewardMean() for _ in self.seeds], train=False)
 
-def move_means(means: Members, error: Tensor) -> None:
-    """Move each member's mean reward along the mean of its TD errors, (P, ..., B)."""
-    for member, own in zip(means, error, strict=True):
-        member.mean.add_(CENTERING_RATE * own.mean())  # type: ignore[operator]
+    @torch.no_grad()
+    def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        gamma = self.config.gamma
+        average = torch.stack([member.mean for member in self.means])  # type: ignore[misc]  # (P, 1)
+        discount = discount_of(batch.terminated, gamma, batch.steps)
+        centred = batch._replace(reward=batch.reward - average * (1 - discount) / (1 - gamma))
+        target, shaping = super().td_target(centred, q, step)  # type: ignore[misc]
+        for member, error in zip(self.means, target - self.taken(q, batch), strict=True):  # (..., B)
+            member.mean.add_(CENTERING_RATE * error.mean())  # type: ignore[operator]
+        return target, shaping
+
+    def taken(self, q: Tensor, batch: Batch) -> Tensor:
+        """Return Q of the batch's actions from what `td_target` is given: of TD3 it is that already."""
+        return q
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,16 +235,9 @@ class DQNCenteringConfig(DQNConfig, _Centering):
 
 
 @bsrs.register(DQNCenteringConfig, like="dqn")
-class DQNCentering(DQNAgent):
-    def build(self, configs: Sequence[DQNConfig]) -> None:
-        super().build(configs)
-        self.means = self.add_network("centering", [RewardMean() for _ in self.seeds], train=False)
-
-    @torch.no_grad()
-    def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        target, shaping = super().td_target(centred(self, self.means, batch), q_all, step)
-        move_means(self.means, target - q_of_action(q_all, batch.action))
-        return target, shaping
+class DQNCentering(CentredRewards, DQNAgent):
+    def taken(self, q: Tensor, batch: Batch) -> Tensor:
+        return q_of_action(q, batch.action)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,16 +248,8 @@ class TD3CenteringConfig(TD3Config, _Centering):
 
 
 @bsrs.register(TD3CenteringConfig, like="td3")
-class TD3Centering(TD3Agent):
-    def build(self, configs: Sequence[TD3Config]) -> None:
-        super().build(configs)
-        self.means = self.add_network("centering", [RewardMean() for _ in self.seeds], train=False)
-
-    @torch.no_grad()
-    def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        target, shaping = super().td_target(centred(self, self.means, batch), q, step)
-        move_means(self.means, target - q)
-        return target, shaping
+class TD3Centering(CentredRewards, TD3Agent):
+    """TD3 with centred rewards."""
 
 
 # ---- PopArt

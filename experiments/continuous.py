@@ -20,12 +20,11 @@ from experiments.claims import (
     SEED,
     Claim,
     Scope,
+    ahead,
     area,
     constant_etas,
     curves,
-    failures_text,
     final,
-    gain,
     judged,
     means,
     settles,
@@ -38,8 +37,8 @@ LARGE_ETAS = (5.0, 10.0)
 
 
 def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
-    """Learning curves for eta >= 0, the paper's band (the standard error) inside the interval; inset: mean score over
-    training for all etas."""
+    """Draw learning curves for eta >= 0, with the paper's band (the standard error) inside the interval; the inset is
+    the mean score over training for all etas."""
     etas = constant_etas(series)
     figure, ax = new_figure(4.6, 3.3)
     learning_curves(ax, curves([each for each in etas if float(each.eta) >= 0], standard_error=True), score="score")
@@ -57,19 +56,19 @@ def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def judge_pendulum(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Better for some eta above 0, robust at large ones, worse below 0. Each claim needs only the runs it is about."""
+    """Judge: better for some eta above 0, robust at large ones, worse below 0. Each claim needs only its own runs."""
     etas = {float(each.eta): each for each in constant_etas(series)}
     comparisons = {f"Robust: eta = {eta:g} is still better than eta = 0": (eta, 0.0) for eta in LARGE_ETAS}
     lowest = min(etas, default=0.0)
     comparisons["A negative eta is worse than eta = 0"] = 0.0, lowest if lowest < 0 else math.nan
     scope = dataclasses.replace(scope, questions=1 + len(comparisons))
     claims = [_improves([each for eta, each in etas.items() if eta >= 0], scope)]
-    claims += [_ahead(text, etas.get(first), etas.get(second), scope) for text, (first, second) in comparisons.items()]
+    claims += [ahead(text, etas.get(first), etas.get(second), scope) for text, (first, second) in comparisons.items()]
     return claims
 
 
 def _improves(series: Sequence[Series], scope: Scope) -> Claim:
-    """Better for some eta above 0."""
+    """Judge whether some eta above 0 is better."""
     text, best, small = "BSRS improves TD3 on Pendulum over eta = 0", tuned(series, area), too_small(series, scope)
     if best is None:
         return judged(text, None, "", too_small=small, command=scope.command)
@@ -79,26 +78,14 @@ def _improves(series: Sequence[Series], scope: Scope) -> Claim:
     )
 
 
-def _ahead(text: str, first: Series | None, second: Series | None, scope: Scope) -> Claim:
-    """One series is better than another, where there are both."""
-    effect = gain(first, second, area) if first is not None and second is not None else None
-    if first is None or second is None or effect is None:
-        return judged(text, None, "", too_small="", command=scope.command)
-    small = too_small([first, second], scope)
-    settle = settles(small, np.subtract(*on_shared_seeds(area, first, second)), scope)
-    shown = f"{effect.mean:+.3g} in the mean score over training"
-    end, failures = gain(first, second, final), failures_text([first], [second])
-    return judged(text, effect, shown, too_small=small, command=settle, end=end, failures=failures)
-
-
 def judge_potentials(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Our own question: does it matter that the authors' code had another potential than the text?"""
+    """Judge our own question: does it matter that the authors' code had another potential than the text?"""
     text = "(Ours) The potential at the policy's action (the text) beats that at the replayed action (the code)"
     return _better(text, series, "potential", ("policy", "replay"), scope)
 
 
 def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Hopper slightly better with a tuned eta; Humanoid not significantly."""
+    """Judge: Hopper slightly better with a tuned eta; Humanoid not significantly."""
 
     def about(env: str, text: str, *, improves: bool) -> Claim:
         own = [each for each in series if each.env.startswith(env)]
@@ -123,7 +110,7 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 
 def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
-    """A row for each task with a panel for each variant, eta = 0 in all; without variants, a panel for each task."""
+    """Draw a row for each task with a panel for each variant, eta = 0 in all; or a panel for each task."""
     rows = [_panels(task, own) for task, own in by_task(series).items()]
     columns = max(map(len, rows))
     share = "row" if columns > 1 else False
@@ -141,7 +128,7 @@ def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def _panels(task: str, series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
-    """Of one task: a panel's title and what it shows."""
+    """List the panels of one task: the title and what it shows."""
     variants = list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
     if len(variants) < 2:
         return [(task, list(series))]
@@ -159,8 +146,8 @@ def with_one_baseline(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """The online network is what makes the potential useful: it is better, and without it there is no gain. Runs whose
-    potential asks the target network at s' alone are judged where there are any: the paper has none."""
+    """Judge whether the online network is what makes the potential useful: it is better, and without it there is no
+    gain. Runs with the target network at s' only are judged where there are any: the paper has none."""
     networks = {
         network: [
             each for each in series if each.eta == 0.0 or getattr(each.config, "potential_network", "") == network
@@ -182,13 +169,13 @@ def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]
 
 
 def judge_rescaling(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Our own question."""
+    """Judge our own question: is shaping more than rescaling?"""
     text = "(Ours) Shaping beats the mere rescaling that the TD(0) proposition suggests"
     return _better(text, series, "control", ("none", "rescaled"), scope)
 
 
 def _better(text: str, series: Sequence[Series], field: str, values: tuple[str, str], scope: Scope) -> list[Claim]:
-    """The first against its namesake of the second: the mean over etas but 0, then over envs."""
+    """Judge whether series with the first value beat those with the second: mean over etas but 0, then over envs."""
     pairs = list(_pairs(series, field, values))
     if not pairs:
         return [judged(text, None, "", too_small=too_small([], scope), command=scope.command)]
@@ -219,7 +206,7 @@ def gains(
 
 
 def shared_etas(series: Sequence[Series], schedule: str) -> dict[str, list[Series]]:
-    """Task -> eta = 0 and the etas above it that all tasks have, in one order; or the schedule alone."""
+    """Find, by task, eta = 0 and the etas above it that all tasks have, in one order; or the schedule alone."""
     series = [each for each in series if not schedule or each.eta in (0.0, schedule)]
     tasks = {task: own for task, own in by_task(series).items() if {0.0} < {each.eta for each in own}}
     shared = set.intersection(*({each.eta for each in own} for own in tasks.values())) if tasks else set()
@@ -232,7 +219,7 @@ def shared_etas(series: Sequence[Series], schedule: str) -> dict[str, list[Serie
 
 
 def by_task(series: Sequence[Series]) -> dict[str, list[Series]]:
-    """By env, and by algorithm where several were run on it."""
+    """Group by env, and by algorithm where several were run on it."""
     kinds = sorted({(each.env, each.config.algorithm) for each in series})
     envs = [env for env, _ in kinds]
     return {
@@ -244,7 +231,7 @@ def by_task(series: Sequence[Series]) -> dict[str, list[Series]]:
 
 
 def _pairs(series: Sequence[Series], field: str, values: tuple[str, str]) -> Iterator[tuple[Series, Series]]:
-    """The series that differ in nothing but `field`."""
+    """Find the pairs of series that differ in nothing but `field`."""
     for first in series:
         if first.eta == 0.0 or getattr(first.config, field) != values[0]:
             continue
@@ -255,7 +242,7 @@ def _pairs(series: Sequence[Series], field: str, values: tuple[str, str]) -> Ite
 
 
 def _scores(pairs: Sequence[tuple[Series, Series]]) -> tuple[Array, Array]:
-    """Mean scores over training of both sides, on as many seeds as every pair shares: (seeds, pairs) each."""
+    """Return mean scores over training of both sides, on as many seeds as every pair shares: (seeds, pairs) each."""
     scores = [on_shared_seeds(area, *pair) for pair in pairs]
     seeds = min(len(first) for first, _ in scores)
     first, second = (np.stack([pair[i][:seeds] for pair in scores], axis=1) for i in (0, 1))

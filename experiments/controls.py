@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 import bsrs
@@ -79,7 +80,9 @@ class TD3ControlConfig(TD3Config, _ControlConfig):
 
 
 class _ScaledReward(OffPolicyAgent[Any]):
-    reward_scale = 1.0
+    def __init__(self, reward_scale: float, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reward_scale = reward_scale
 
     def observe(self, transition: Transition) -> None:
         super().observe(transition._replace(reward=transition.reward * self.reward_scale))
@@ -97,22 +100,16 @@ class TD3ScaledReward(_ScaledReward, TD3Agent):
 def dqn_control(configs: Sequence[DQNControlConfig], *arguments: Any, **options: Any) -> DQNAgent:
     """Make the agent: DQN itself, unless its rewards are scaled."""
     plain = [config.without_shaping(DQNConfig) for config in configs]
-    if configs[0].reward_scale == 1:
-        return DQNAgent(plain, *arguments, **options)
-    agent = DQNScaledReward(plain, *arguments, **options)
-    agent.reward_scale = configs[0].reward_scale
-    return agent
+    agent = DQNAgent if configs[0].reward_scale == 1 else partial(DQNScaledReward, configs[0].reward_scale)
+    return agent(plain, *arguments, **options)
 
 
 @bsrs.register(TD3ControlConfig, like="td3", member_fields=("seed",))
 def td3_control(configs: Sequence[TD3ControlConfig], *arguments: Any, **options: Any) -> TD3Agent:
     """Make the agent: TD3 itself, unless its rewards are scaled."""
     plain = [config.without_shaping(TD3Config) for config in configs]
-    if configs[0].reward_scale == 1:
-        return TD3Agent(plain, *arguments, **options)
-    agent = TD3ScaledReward(plain, *arguments, **options)
-    agent.reward_scale = configs[0].reward_scale
-    return agent
+    agent = TD3Agent if configs[0].reward_scale == 1 else partial(TD3ScaledReward, configs[0].reward_scale)
+    return agent(plain, *arguments, **options)
 
 
 def with_rescaled_controls(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:

@@ -35,7 +35,6 @@ from experiments.continuous import (
     with_one_baseline,
 )
 from experiments.controls import with_rescaled_controls
-from experiments.pictures import draw_further
 from experiments.variants import PLUGIN, with_options
 
 
@@ -60,7 +59,7 @@ class Experiment:
     """A table of its own, in Markdown."""
 
     def configs(self, scale: str, envs: Sequence[str], seeds: int = 0) -> list[TrainingConfig]:
-        """Its runs at a scale, on these of its envs or, if none is named, on all; with other seeds than the scale's."""
+        """List the runs at a scale, on these envs or, if none is named, on all; `seeds` replaces the scale's number."""
         if self.plan is not None:
             if seeds:
                 raise BadInput("--seeds: this experiment plans its own seeds")
@@ -75,7 +74,7 @@ class Experiment:
         return self.runs(expand(dataclasses.replace(sweep, **changes)))
 
     def scope(self, envs: Sequence[str]) -> Scope:
-        """What a verdict about these envs needs, or about all of the experiment's, if none is named."""
+        """State what a verdict about these envs needs, or about all of the experiment's, if none is named."""
         name, as_run, _ = self.preset.removeprefix("paper-").partition("-as-run")
         command = f"python -m experiments {name}{' --as-run' if as_run else ''} --scale"
         if self.lengths is not None:
@@ -87,7 +86,7 @@ class Experiment:
         return Scope({config.env: config.steps for config in one_of_each}, where)
 
     def claims(self, series: Sequence[Series]) -> list[Claim]:
-        """With their verdicts, corrected for how many there are."""
+        """Judge the claims, corrected for how many there are."""
         found = self.judge(series, self.scope(sorted({each.env for each in series})))
         return found if self.plan is not None else corrected(found)  # a plan's questions come in several kinds
 
@@ -124,8 +123,9 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came of it."""
+    """The outcome of an experiment."""
 
+    title: str
     claims: list[Claim]
     files: list[Path]
     problems: dict[str, str]
@@ -164,8 +164,8 @@ def reproduce(
     claims, rows = experiment.claims(series), summary(series)
     write_claims(out / "claims.json", claims)
     with project_style():
-        figures = {**experiment.draw(series), **draw_further(name, rows)}
-    title = f"{name}, {scale}" if train else name
+        figures = experiment.draw(series)
+    title = f"{name}{'-as-run' if as_run else ''}" + (f", {scale}" if train else "")
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
     if experiment.table is not None:
         files.append(out / f"{name}.md")
@@ -179,4 +179,4 @@ def reproduce(
         claims=[dataclasses.asdict(claim) for claim in claims],
         figures=[path for path in files if path.suffix == ".png"],
     )
-    return Reproduced(claims, [*files, write_report(study, out / "report.html")], problems)
+    return Reproduced(title, claims, [*files, write_report(study, out / "report.html")], problems)

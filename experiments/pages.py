@@ -5,11 +5,12 @@ results/studies.toml, those of the other pages stand around the tables' marks.
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from matplotlib.figure import Figure
 
@@ -19,7 +20,7 @@ from bsrs.stats import Verdict
 from bsrs.stats.records import RunRecord, Series, series_of
 from experiments import records as store
 from experiments.anatomy import by_cell
-from experiments.claims import Claim, area, corrected, final, gain, judged
+from experiments.claims import Claim, area, corrected, failures_text, final, gain, judged
 from experiments.continuous import draw_variants, judge_pendulum, judge_potentials
 from experiments.experiments import EXPERIMENTS
 from experiments.readme_figure import draw_readme
@@ -27,7 +28,7 @@ from experiments.records import EXPERIMENT_RUNS, OWN_PAGES, records, runs_in, ru
 from experiments.tables import (
     calibration_table,
     claims_table,
-    lines_of,
+    markdown,
     minatar_table,
     plain_table,
     pooled_table,
@@ -87,12 +88,12 @@ def fill(page: Path, tables: Mapping[str, Iterable[str]]) -> None:
 
 
 def studies() -> dict[str, dict[str, Any]]:
-    """The studies in their order."""
+    """Read the studies in their order."""
     return tomllib.loads((store.RESULTS / "studies.toml").read_text())
 
 
 def study_page(study: Mapping[str, Any]) -> Iterator[str]:
-    """Question, answer, figure, tables, caveats, command."""
+    """Write question, answer, figure, tables, caveats, command."""
     yield from (f"# {study['title']}", "", f"**Question.** {study['question']}", "")
     yield from (f"**Answer.** {study['answer'].strip()}", "")
     for figure in study["figures"]:
@@ -106,34 +107,13 @@ def study_page(study: Mapping[str, Any]) -> Iterator[str]:
     yield "`python -m experiments tables` makes this page from the records."
 
 
-TABLES: dict[str, Callable[[str], Iterable[str]]] = {
-    "study": lambda folder: study_table(records(folder)),
-    "claims": lambda name: _claims_lines(name),
-    "cells": lambda name: _own_table(name),
-    "pooled": lambda _: pooled_table(),
-    "plain": lambda _: plain_table(),
-    "tuning": lambda _: tuning_table(),
-    "minatar": lambda _: minatar_table(),
-    "ppo": lambda _: ppo_table(),
-}
-
-
-def _claims_lines(name: str) -> Iterator[str]:
-    return claims_table(claims_of(name))
-
-
-def _own_table(name: str) -> list[str]:
-    table = EXPERIMENTS[name].table
-    return table(records(name)) if table else []
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Claims.
 
 
 @cache
 def claims_of(name: str) -> list[Claim]:
-    """The claims that an experiment's records can judge."""
+    """Judge the claims of an experiment from its records."""
     if name == "pendulum-replay":
         return replay_claims()
     if name == "pendulum-target":
@@ -144,12 +124,12 @@ def claims_of(name: str) -> list[Claim]:
 
 @cache
 def theory() -> list[Claim]:
-    """The paper's theorems, on random tables."""
+    """Test the paper's theorems on random tables."""
     return judge_theory()
 
 
 def replay_claims() -> list[Claim]:
-    """Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
+    """Judge Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
     as_run = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
     replay, scope = records("pendulum-replay"), as_run.scope(["Pendulum-v1"])
     of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
@@ -157,38 +137,49 @@ def replay_claims() -> list[Claim]:
 
 
 def pendulum_target() -> Claim:
-    """The ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
+    """Judge the ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
     own = by_cell(records("anatomy"))["Pendulum-v1"]
     effect, end = (gain(own["target"], own["plain"], value) for value in (area, final))
     assert effect is not None
     opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
     denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
     text = "With the target network there is no positive difference from eta = 0 (TD3 on Pendulum)"
-    return judged(text, denied, f"{effect.mean:+.3g} over training at eta = 2", too_small="", command="", end=end)
+    shown, failures = f"{effect.mean:+.3g} over training at eta = 2", failures_text([own["target"]], [own["plain"]])
+    return judged(text, denied, shown, too_small="", command="", end=end, failures=failures)
 
 
 def both_potentials() -> list[Series]:
-    """Pendulum with the text's and with the code's potential, at the etas that were run with both."""
+    """Put together Pendulum with the text's and the code's potential, at the etas that were run with both."""
     replay = runs_in("pendulum-replay")
     etas = {0.0, *(run.config.eta for run in replay)}
     return series_of([*(run for run in runs_in("pendulum") if run.config.eta in etas), *replay], ["potential"])
 
 
-def scoreboard() -> Iterator[str]:
-    """How many claims hold, by topic."""
+def scoreboard() -> list[str]:
+    """Count the paper's claims by topic and verdict."""
+    ablation = [*claims_of("target-ablation"), *claims_of("pendulum-target")]
     topics = {
         "Theory": theory(),
         "Pendulum": claims_of("pendulum"),
-        "Online or target network": [c for c in _ablation() if not c.claim.startswith("(Ours)")],
+        "Online or target network": [claim for claim in ablation if not claim.claim.startswith("(Ours)")],
         "Atari and MuJoCo": [*claims_of("atari"), *claims_of("mujoco")],
     }
-    verdicts = ("holds", "does not hold", "inconclusive")
-    counts = {v: [sum(claim.verdict == v for claim in claims) or "" for claims in topics.values()] for v in verdicts}
-    yield from lines_of({"the paper on": list(topics), **counts})
+    verdicts = get_args(Verdict)
+    counts = {topic: Counter(claim.verdict for claim in claims) for topic, claims in topics.items()}
+    rows = [[topic, *(count[verdict] or "" for verdict in verdicts)] for topic, count in counts.items()]
+    return markdown(" | ".join(["the paper on", *verdicts]), rows)
 
 
-def _ablation() -> list[Claim]:
-    return [*claims_of("target-ablation"), *claims_of("pendulum-target")]
+TABLES: dict[str, Callable[[str], Iterable[str]]] = {
+    "study": lambda folder: study_table(records(folder)),
+    "claims": lambda name: claims_table(claims_of(name)),
+    "cells": lambda name: (EXPERIMENTS[name].table or study_table)(records(name)),
+    "pooled": lambda _: pooled_table(),
+    "plain": lambda _: plain_table(),
+    "tuning": lambda _: tuning_table(),
+    "minatar": lambda _: minatar_table(),
+    "ppo": lambda _: ppo_table(),
+}
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from bsrs.agents.off_policy import OffPolicyAgent
 from bsrs.agents.targets import discount_of, q_of_action, state_value
 from bsrs.agents.td3 import TD3Agent
 from bsrs.config.agents import DQNConfig, TD3Config
-from bsrs.config.training import check_default
+from bsrs.config.training import OffPolicyConfig, check_default
 
 Parts = Literal["c", "a", "b", "ca", "cb", "ab", "cab"]
 
@@ -70,13 +70,16 @@ def target_by_parts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQNPartsConfig(DQNConfig):
+class _PartsConfig(OffPolicyConfig):
+    parts: Parts = "cab"
+    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNPartsConfig(DQNConfig, _PartsConfig):
     """DQN with some of the parts of BSRS."""
 
     algorithm: ClassVar[str] = "dqn-parts"
-
-    parts: Parts = "cab"
-    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,13 +100,10 @@ class DQNParts(DQNAgent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3PartsConfig(TD3Config):
+class TD3PartsConfig(TD3Config, _PartsConfig):
     """TD3 with some of the parts of BSRS."""
 
     algorithm: ClassVar[str] = "td3-parts"
-
-    parts: Parts = "cab"
-    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,7 +116,7 @@ class TD3Parts(TD3Agent):
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """Each critic has a target of its own, because its Q is in it."""
+        """Return a target for each critic, because its own Q is in it."""
         bootstrap = self.min_q(batch.next_obs, self.smoothed_action(batch), target=True)  # (P, B)
         value, next_value = (self.min_q(obs, self.mean_action(obs)) for obs in (batch.obs, batch.next_obs))
         target = target_by_parts(self, batch, q, value, next_value, bootstrap, step)  # (P, n, B)

@@ -49,17 +49,17 @@ class Tasks:
         return pooled(self.training, seed=SEED)
 
     def words(self, found: Pooled) -> str:
-        """The gain of each task."""
+        """List the gain of each task."""
         return ", ".join(f"{name} {gain:+.2f}" for name, gain in zip(self.names, found.by_task, strict=True))
 
 
 def against_zero(values: Array) -> Comparison:
-    """Compare with nothing: the mean of the values."""
+    """Compare the mean of the values with zero."""
     return paired_difference(values, np.zeros(len(values)), seed=SEED)
 
 
 def span_of(series: Series, everything: Sequence[Series]) -> float:
-    """The reference range of the series' task."""
+    """Return the reference range of the series' task."""
     reference = task_reference(series.task, everything)
     if reference is None:
         raise BadInput(f"{series.env} has no reference score; add one to references.toml")
@@ -96,7 +96,7 @@ def pair_gains(pairs: Mapping[str, Sequence[tuple[Series, Series]]]) -> Tasks:
 
 
 def too_few(found: Tasks, scope: Scope) -> str:
-    """Why nothing can be concluded from these tasks, or nothing."""
+    """Say why nothing can be concluded from these tasks; empty if something can."""
     tasks = len(found.names)
     few = f"too small to tell: {tasks} of {scope.tasks} tasks" if tasks < scope.tasks else ""
     return too_small([each for own in (*found.shaped, found.baseline) for each in own], scope) or few

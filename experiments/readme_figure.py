@@ -42,7 +42,7 @@ def _panel(ax: Axes, series: Sequence[Series], first_step: int) -> None:
 
 
 def what_it_shows(series: Sequence[Series]) -> str:
-    """The subtitle: in how many seeds eta = 1 is ahead over training, and whether that is lost at the end."""
+    """Write the subtitle: in how many seeds eta = 1 is ahead over training, and whether that is lost at the end."""
     plain, shaped = series[0], series[1]
     over, end = gain(shaped, plain, area), gain(shaped, plain, lambda each: each.final)
     assert over is not None

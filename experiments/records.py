@@ -40,7 +40,7 @@ BORROWED: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
 
 
 def folders() -> list[str]:
-    """Folders of results/ with runs in them."""
+    """List the folders of results/ with runs in them."""
     found = [path.name for path in RESULTS.iterdir() if next(path.glob("**/config.json"), None)]
     return sorted(name for name in found if name != FASTER_TARGET)
 
@@ -68,12 +68,12 @@ def runs_of(experiment: str) -> list[Series]:
 
 
 def shown_eta(series: Series) -> str:
-    """The eta as tables name it. The rule of `auto` changed after version 0.1, whose runs are labelled."""
+    """Name eta for tables. The rule of `auto` changed after version 0.1, whose runs are labelled."""
     text = eta_label(series.eta).replace("\N{MINUS SIGN}", "-")
     return f"{text} (version 0.1)" if text.startswith("auto") and is_of_version_0_1(series.runs[0]) else text
 
 
 def is_of_version_0_1(run: RunRecord) -> bool:
-    """Whether version 0.1 wrote the run."""
+    """Return whether version 0.1 wrote the run."""
     path = run.folder / "config.json"
     return bool(path.exists() and json.loads(path.read_text())["format"] == 1)

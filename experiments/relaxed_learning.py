@@ -39,7 +39,7 @@ class LearningCurve:
 
 
 def compare_learning(steps: int) -> list[LearningCurve]:
-    """Each rule on each env, with the same seeds."""
+    """Learn with each rule on each env, with the same seeds."""
     return [
         LearningCurve(env, rule, taken, bootstrap(mean, error[:, :, None], seed=0, draws=1000))
         for env, (name, gamma) in ENVS.items()
@@ -48,7 +48,7 @@ def compare_learning(steps: int) -> list[LearningCurve]:
 
 
 def _errors(mdp: MDP, gamma: float, steps: int) -> Iterator[tuple[str, Ints, Floats]]:
-    """(rule, steps, errors (records, seeds)); the first three rules run as one batch."""
+    """Yield (rule, steps, errors (records, seeds)); the first three rules run as one batch."""
     optimum = solve(mdp, gamma, tol=1e-10).value
     rules = {"Q-learning": (0.0, RATE), "BSRS": (ETA, RATE), "Q-learning, rate × (1 + η)": (0.0, RATE * (1 + ETA))}
     etas, rates = np.repeat(np.array(list(rules.values())), SEEDS, axis=0).T
@@ -61,7 +61,7 @@ def _errors(mdp: MDP, gamma: float, steps: int) -> Iterator[tuple[str, Ints, Flo
 
 
 def relaxed_learning(mdp: MDP, gamma: float, etas: Floats, rates: Floats, optimum: Floats, steps: int) -> Learned:
-    """Q-learning with an eta and a learning rate for each run, over the seeds again and again."""
+    """Run Q-learning with an eta and a learning rate for each run, cycling through the seeds."""
     return learn(
         mdp,
         gamma,
@@ -77,7 +77,7 @@ def relaxed_learning(mdp: MDP, gamma: float, etas: Floats, rates: Floats, optimu
 
 
 def sor_learning(mdp: MDP, gamma: float, eta: float, optimum: Floats, steps: int) -> Learned:
-    """SOR Q-learning with w = 1 + eta, through the identity above."""
+    """Run SOR Q-learning with w = 1 + eta, through the identity above."""
     scaled = replace(mdp, rewards=(1 + eta) * mdp.rewards)
     etas, rates = np.full(SEEDS, eta), np.full(SEEDS, RATE)
     # The table is the unshaped one already, where `relaxed_learning` measures (1 + eta) times it.

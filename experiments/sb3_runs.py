@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def runs() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    """The name of each run, and what trains it."""
+    """Yield the name of each run, and what trains it."""
     for seed in PPO_SEEDS:
         for eta in PPO_ETAS:
             yield f"ppo/eta{eta:g}-seed{seed}", partial(ppo, eta, seed)
@@ -53,7 +53,7 @@ def runs() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def ppo(eta: float, seed: int) -> dict[str, Any]:
-    """With the settings of rl-baselines3-zoo."""
+    """Train PPO with the settings of rl-baselines3-zoo."""
     model = PPO(
         "MlpPolicy",
         make_vec_env("CartPole-v1", n_envs=8, seed=seed),
@@ -75,7 +75,7 @@ def ppo(eta: float, seed: int) -> dict[str, Any]:
 
 
 def plain(config: TrainingConfig) -> dict[str, Any]:
-    """With ours, as the runs of `bsrs sweep` have them."""
+    """Train SB3's DQN with our settings, as `bsrs sweep` does."""
     assert isinstance(config, DQNConfig)
     model = sb3_model("dqn", config)
     env = sb3_env(config.env, n_envs=config.eval_episodes, seed=config.seed + 1_000_000)

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
 from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
 from experiments import records as store
-from experiments.claims import SEED, Claim, area, final, gain, tuned
+from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
 from experiments.continuous import shared_etas
 from experiments.pooling import against_zero, gains_of
 from experiments.records import folders, records, shown_eta
@@ -44,49 +44,39 @@ ZOO_NAMES = {
 }
 
 
-def lines_of(columns: Mapping[str, Sequence[object]]) -> Iterator[str]:
-    """Write a table; a column that says nothing is left out."""
-    shown = {name: cells for name, cells in columns.items() if any(str(cell) for cell in cells)}
-    yield f"| {' | '.join(shown)} |"
-    yield "|---" * len(shown) + "|"
-    for cells in zip(*shown.values(), strict=True):
-        yield f"| {' | '.join(map(str, cells))} |"
+def markdown(columns: str, rows: Iterable[Sequence[object]]) -> list[str]:
+    """Write a table with the columns of `a | b | c`; one that says nothing is left out."""
+    lines = [columns.split(" | "), *([str(cell) for cell in row] for row in rows)]
+    kept = [i for i in range(len(lines[0])) if any(line[i] for line in lines[1:])]
+    head, *body = [f"| {' | '.join(line[i] for i in kept)} |" for line in lines]
+    return [head, "|---" * len(kept) + "|", *body]
 
 
-def claims_table(claims: Sequence[Claim]) -> Iterator[str]:
-    """A row for each claim, with the final scores and the failures next to the gain."""
-    needs = [f"; needs {c.settle}" if c.settle and c.verdict == "inconclusive" else "" for c in claims]
-    yield from lines_of(
-        {
-            "claim": [claim.claim for claim in claims],
-            "what was seen": [claim.shown for claim in claims],
-            "95% interval": [claim.interval for claim in claims],
-            "at the end": [claim.end for claim in claims],
-            "failed runs": [claim.failures for claim in claims],
-            "p (Holm)": ["" if claim.p is None else f"{claim.p:.2g}" for claim in claims],
-            "verdict": [f"**{c.verdict}**{need}" for c, need in zip(claims, needs, strict=True)],
-        }
-    )
+def claims_table(claims: Sequence[Claim]) -> list[str]:
+    """Write a row for each claim, with the final scores and the failures next to the gain."""
+    rows = []
+    for claim in claims:
+        *cells, verdict, needs = claim.cells
+        rows.append([*cells, f"**{verdict}**" + (f"; needs {needs}" if needs else "")])
+    return markdown(" | ".join(COLUMNS), rows)
 
 
-def study_table(series: Sequence[Series]) -> Iterator[str]:
-    """All series of a study next to their eta = 0, over training and at the end."""
+def study_table(series: Sequence[Series]) -> list[str]:
+    """Write all series of a study next to their eta = 0, over training and at the end."""
     rows = summary(series)
     several_envs = len({row.series.env for row in rows}) > 1
     potentials = [potential(row.series.variant) if row.series.eta != 0.0 else "" for row in rows]
-    yield from lines_of(
-        {
-            "env": [row.series.env if several_envs else "" for row in rows],
-            "potential": potentials if len(set(potentials) - {""}) > 1 else [""] * len(rows),
-            "eta": [shown_eta(row.series) for row in rows],
-            "over training": [row.area for row in rows],
-            "gain": [row.gain or "" for row in rows],
-            "p": [row.gain.p_text if row.gain and row.gain.n > 1 else "" for row in rows],
-            "seeds ahead": [f"{row.gain.ahead} of {row.gain.n}" if row.gain else "" for row in rows],
-            "at the end": [row.final for row in rows],
-            "change at the end": [row.final_gain or "" for row in rows],
-            "failed runs": [row.failures for row in rows],
-        }
+    several_potentials = len(set(potentials) - {""}) > 1
+    table = []
+    for row, used in zip(rows, potentials, strict=True):
+        gained = ("", "", "")
+        if row.gain:
+            gained = str(row.gain), row.gain.p_text if row.gain.n > 1 else "", f"{row.gain.ahead} of {row.gain.n}"
+        about = row.series.env if several_envs else "", used if several_potentials else "", shown_eta(row.series)
+        table.append((*about, row.area, *gained, row.final, row.final_gain or "", row.failures))
+    return markdown(
+        "env | potential | eta | over training | gain | p | seeds ahead | at the end | change at the end | failed runs",
+        table,
     )
 
 
@@ -97,12 +87,9 @@ def potential(variant: str) -> str:
     return "rescaling" if rescaled else ", ".join(settings.values())
 
 
-def recommendations() -> Iterator[str]:
-    """What `bsrs recommend` says of each set of runs, by training and by final score."""
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("agent", "steps", "eta", "held-out gain over training", "change at the end", "answer",
-                              "answer by final score")
-    }  # fmt: skip
+def recommendations() -> list[str]:
+    """Tabulate what `bsrs recommend` says of each set of runs, by training and by final score."""
+    rows = []
     for folder in [name for name in folders() if name not in ("anatomy", "auto", "auto-eta")]:
         found = records(folder)
         for each, by_end in zip(recommend(found), recommend(found, "final"), strict=True):
@@ -110,13 +97,10 @@ def recommendations() -> Iterator[str]:
             best = next((one for one in found if one.task == each.task and one.eta == each.best), None)
             old = "" if best is None else shown_eta(best)
             answers = [one.answer.replace("use auto", f"use {old}") for one in (each, by_end)]
-            cells = (
-                f"{agent(each.task, each.variant)} on {each.task.env}", f"{own.config.steps:,}",
-                old, each.gain or "", each.other or "", *answers,
-            )  # fmt: skip
-            for column, cell in zip(columns.values(), cells, strict=True):
-                column.append(cell)
-    yield from lines_of(columns)
+            about = f"{agent(each.task, each.variant)} on {each.task.env}", f"{own.config.steps:,}", old
+            rows.append((*about, each.gain or "", each.other or "", *answers))
+    columns = "agent | steps | eta | held-out gain over training | change at the end | answer | answer by final score"
+    return markdown(columns, rows)
 
 
 def agent(task: Task, variant: str) -> str:
@@ -130,7 +114,7 @@ def agent(task: Task, variant: str) -> str:
 
 
 def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
-    """The zoo's agents at one eta: folder -> the rows of eta = 0 and of that eta."""
+    """Find the zoo's agents at one eta: folder -> the rows of eta = 0 and of that eta."""
     found = {}
     for folder in ZOO_NAMES:
         rows = {row.series.eta: row for row in summary(records(f"zoo/{folder}")) if row.series.config.control == "none"}
@@ -139,60 +123,53 @@ def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
     return found
 
 
-def readme_table() -> Iterator[str]:
-    """Does it help? The six tuned agents at eta = 1, over training and at the end, with failures."""
-    rows, autos = tuned_rows(1.0), tuned_rows("auto")
-    name = shown_eta(next(iter(autos.values()))[1].series)
-    yield from lines_of(
-        {
-            "tuned agent": [ZOO_NAMES[folder] for folder in rows],
-            "gain over training, eta = 1": [shaped.gain for _, shaped in rows.values()],
-            "final score, without → with": [change(plain.series, shaped.series) for plain, shaped in rows.values()],
-            "failed, without → with": [failed(plain, shaped) for plain, shaped in rows.values()],
-            f"gain over training, {name}": [autos[folder][1].gain for folder in rows],
-        }
+def readme_table() -> list[str]:
+    """Tabulate the six tuned agents at eta = 1, over training and at the end, with failures."""
+    autos = {folder: auto for folder, (_, auto) in tuned_rows("auto").items()}
+    name = shown_eta(next(iter(autos.values())).series)
+    rows = []
+    for folder, (plain, shaped) in tuned_rows(1.0).items():
+        failed = " → ".join(f"{each.failures.failed} of {each.failures.runs}" for each in (plain, shaped))
+        end = change(plain.series, shaped.series)
+        rows.append((ZOO_NAMES[folder], shaped.gain, end, failed, autos[folder].gain))
+    return markdown(
+        "tuned agent | gain over training, eta = 1 | final score, without → with | failed, without → with"
+        f" | gain over training, {name}",
+        rows,
     )
 
 
 def change(plain: Series, shaped: Series) -> str:
-    """Final scores of both, marked where the test finds them to differ."""
+    """Format the final scores of both, marked where the test finds them to differ."""
     found = gain(shaped, plain, final)
     lost = " **(worse)**" if found and found.verdict == "does not hold" else ""
     better = " (better)" if found and found.verdict == "holds" else ""
     return f"{plain.final.mean():.4g} → {shaped.final.mean():.4g}{lost}{better}"
 
 
-def failed(plain: Row, shaped: Row) -> str:
-    """Failed runs of both."""
-    return " → ".join(f"{row.failures.failed} of {row.failures.runs}" for row in (plain, shaped))
-
-
-def pooled_table() -> Iterator[str]:
-    """The six tuned agents together, in reference ranges: training and end, over seeds and over tasks."""
+def pooled_table() -> list[str]:
+    """Tabulate the six tuned agents together, in reference ranges: training and end, over seeds and over tasks."""
     series = [each for each in records("zoo") if each.config.control == "none"]
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("eta", "training, over seeds", "p", "training, over tasks", "p ", "end, over seeds",
-                              "p  ", "end, over tasks", "p   ")
-    }  # fmt: skip
+    rows = []
     everywhere = shared_etas(series, "")
     constants = [each.eta for each in next(iter(everywhere.values()))[1:]]
     for eta in (*constants, "auto"):
         tasks = shared_etas([each for each in series if each.eta in (0.0, eta)], eta if isinstance(eta, str) else "")
         found = gains_of(tasks)
-        cells: list[object] = [shown_eta(next(iter(tasks.values()))[1])]
+        row = [shown_eta(next(iter(tasks.values()))[1])]
         for scores in (found.training[0], found.end[0]):
             for axis in (1, 0):
                 effect = against_zero(scores.mean(axis=axis))
-                cells += [str(effect), effect.p_text]
-        for column, cell in zip(columns.values(), cells, strict=True):
-            column.append(cell)
-    yield from lines_of(columns)
+                row += [str(effect), effect.p_text]
+        rows.append(row)
+    return markdown(
+        "eta | training, over seeds | p | training, over tasks | p | end, over seeds | p | end, over tasks | p", rows
+    )
 
 
-def plain_table() -> Iterator[str]:
-    """Baseline agents with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
-    yield "| settings | published | baseline agent of | seeds | over training | at the end | best evaluation |"
-    yield "|---|---|---|---|---|---|---|"
+def plain_table() -> list[str]:
+    """Tabulate baselines with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
+    rows = []
     for folder, published in ZOO_PUBLISHED.items():
         ours = tuned_rows(1.0)[folder][0].series
         agents = {"bsrs": (ours.steps, ours.curves)}
@@ -201,13 +178,14 @@ def plain_table() -> Iterator[str]:
             agents["SB3"] = np.array(theirs[0]["steps"]), np.mean([run["scores"] for run in theirs], axis=-1)
         for who, (steps, scores) in agents.items():
             found = area_under_curve(steps, scores), final_score(steps, scores), scores.max(axis=1)
-            yield f"| {folder} | {published} | {who} | {len(scores)} | {' | '.join(map(with_interval, found))} |"
+            rows.append((folder, published, who, len(scores), *map(with_interval, found)))
+    columns = "settings | published | baseline agent of | seeds | over training | at the end | best evaluation"
+    return markdown(columns, rows)
 
 
-def tuning_table() -> Iterator[str]:
-    """Shaped agents that nobody tuned next to tuned baselines, over as many steps as both have."""
-    yield "| env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p |"
-    yield "|---|---|---|---|---|---|---|"
+def tuning_table() -> list[str]:
+    """Tabulate untuned shaped agents next to tuned baselines, over as many steps as both have."""
+    rows = []
     for folder, zoo in UNTUNED.items():
         own = [each for each in records(folder) if each.eta == 0.0 or is_default(each)]
         plain = next(each for each in records(zoo) if each.eta == 0.0)
@@ -218,16 +196,18 @@ def tuning_table() -> Iterator[str]:
         effect = paired_difference(found.held_out, reference, seed=SEED)
         cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
         cells[-1] += f" at eta = {found.chosen}"
-        yield f"| {plain.env} | {steps:,} | {' | '.join(cells)} | {effect} | {effect.p_text} |"
+        rows.append((plain.env, f"{steps:,}", *cells, effect, effect.p_text))
+    columns = "env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p"
+    return markdown(columns, rows)
 
 
 def is_default(series: Series) -> bool:
-    """Whether the runs have the paper's potential and no control."""
+    """Return whether the runs have the paper's potential and no control."""
     return bool(series.config.potential_network == "online" and series.config.control == "none")
 
 
 def area_until(series: Series, steps: int) -> Array:
-    """Mean score over the first steps of training, (runs,)"""
+    """Compute the mean score over the first steps of training, (runs,)."""
     until = series.steps <= steps
     return area_under_curve(series.steps[until], series.curves[:, until])
 
@@ -236,51 +216,49 @@ def area_until(series: Series, steps: int) -> Array:
 # Others.
 
 
-def ppo_table() -> Iterator[str]:
-    """PPO of Stable-Baselines3, whose own training loop has no records of ours."""
+def ppo_table() -> list[str]:
+    """Tabulate PPO of Stable-Baselines3, whose own training loop leaves no run folders."""
     scores: dict[float, dict[int, tuple[float, float]]] = {}  # over training and at the end
     for path in sorted((store.RESULTS / "sb3" / "ppo").glob("*.json")):
         run = json.loads(path.read_text())
         curve = np.array(run["steps"]), np.mean(run["scores"], axis=1)
         scores.setdefault(run["eta"], {})[run["seed"]] = float(area_under_curve(*curve)), float(final_score(*curve))
-    yield "| eta | seeds | over training | gain | p | at the end | change at the end |"
-    yield "|---|---|---|---|---|---|---|"
+    rows = []
     for eta, own in sorted(scores.items()):
         each = np.array([own[seed] for seed in sorted(own)])  # (seeds, 2)
         zero = np.array([scores[0.0][seed] for seed in sorted(own)])
         over, end = (paired_difference(*pair, seed=SEED) if eta else None for pair in zip(each.T, zero.T, strict=True))
         p = over.p_text if over else ""
-        cells = [with_interval(each[:, 0]), over or "", p, with_interval(each[:, 1]), end or ""]
-        yield f"| {eta:g} | {len(each)} | {' | '.join(map(str, cells))} |"
+        found = with_interval(each[:, 0]), over or "", p, with_interval(each[:, 1]), end or ""
+        rows.append((f"{eta:g}", len(each), *found))
+    return markdown("eta | seeds | over training | gain | p | at the end | change at the end", rows)
 
 
-def minatar_table() -> Iterator[str]:
-    """Baseline DQN next to the published curves, in the same quantity: the returns of the training episodes."""
-    yield "| game | published, at 500,000 | here, training episodes | seeds | here, greedy at the end |"
-    yield "|---|---|---|---|---|"
+def minatar_table() -> list[str]:
+    """Tabulate baseline DQN next to the published curves, as returns of the training episodes."""
+    rows = []
     for plain in (each for each in records("minatar") if each.eta == 0.0):
         game, last = str(minatar_game(plain.env)), 0.95 * plain.config.steps
         traces = [run.trace("return") for run in plain.runs]
         returns = np.array([values[steps > last].mean() for steps, values in traces])
-        cells = [game, MINATAR_PUBLISHED[game], with_interval(returns), len(returns), with_interval(plain.final)]
-        yield f"| {' | '.join(map(str, cells))} |"
+        rows.append((game, MINATAR_PUBLISHED[game], with_interval(returns), len(returns), with_interval(plain.final)))
+    columns = "game | published, at 500,000 | here, training episodes | seeds | here, greedy at the end"
+    return markdown(columns, rows)
 
 
 def with_interval(scores: Array) -> str:
-    """The mean of (runs,) with its interval."""
+    """Format the mean of (runs,) with its interval."""
     return str(bootstrap(mean, scores[:, None], seed=SEED))
 
 
-def calibration_table() -> Iterator[str]:
-    """How often a verdict says "holds" where means are equal, from results/calibration.json."""
+def calibration_table() -> list[str]:
+    """Tabulate how often a verdict is "holds" where means are equal, from results/calibration.json."""
     rows = json.loads((store.RESULTS / "calibration.json").read_text())["rows"]
     names = list(dict.fromkeys(row["distribution"] for row in rows))
-    tested = list(dict.fromkeys((row["statistic"], row["n"]) for row in sorted(rows, key=lambda row: row["n"])))
-    rate = {(row["statistic"], row["n"], row["distribution"]): row["false_holds"] for row in rows}
-    columns: dict[str, list[object]] = {"verdict by": [name for name, _ in tested], "seeds": [n for _, n in tested]}
-    for name in names:
-        columns[name] = [f"{rate[(*key, name)]:.1%}" if (*key, name) in rate else "" for key in tested]
-    yield from lines_of(columns)
+    tested = dict.fromkeys((row["statistic"], row["n"]) for row in sorted(rows, key=lambda row: row["n"]))
+    rate = {(row["statistic"], row["n"], row["distribution"]): f"{row['false_holds']:.1%}" for row in rows}
+    cells = [[*key, *(rate.get((*key, name), "") for name in names)] for key in tested]
+    return markdown(" | ".join(["verdict by", "seeds", *names]), cells)
 
 
 CSV_COLUMNS = (
@@ -318,37 +296,32 @@ def _csv_cell(cell: object) -> str:
     return str(cell)
 
 
-def task_rows() -> Iterator[str]:
-    """One row for each task, at eta = 1 everywhere: nothing is chosen by looking at it."""
+def task_rows() -> list[str]:
+    """Write one row for each task, at eta = 1 everywhere: nothing is chosen by looking at it."""
     tasks = [(f"tuned {ZOO_NAMES[name]}", f"zoo/{name}", "zoo") for name in ZOO_NAMES]
     tasks += [("TD3 on Pendulum, the paper's", "pendulum", "pendulum"), ("DQN on CartPole", "cartpole", "cartpole")]
     tasks += [
         ("DQN on Acrobot", "acrobot-full", "target-network"),
         ("DQN on LunarLander", "lunar-lander", "target-network"),
     ]
-    columns: dict[str, list[object]] = {
-        name: [] for name in ("agent", "eta", "gain over training", "final score, without → with",
-                              "failed, without → with", "page")
-    }  # fmt: skip
-    found = [(name, own, page) for name, folder, page in tasks for own in [defaults(records(folder))]]
+    found = [(name, defaults(records(folder)), page) for name, folder, page in tasks]
     minatar = records("minatar")
     for env in dict.fromkeys(each.env for each in minatar):
         name = f"DQN on MinAtar's {minatar_game(env)}"
         found.append((name, [each for each in minatar if each.env == env], "minatar"))
+    rows = []
     for name, own, page in found:
-        plain = next(each for each in own if each.eta == 0.0)
-        shaped = next(each for each in own if each.eta == 1.0)
-        reference = task_reference(plain.task, own)
-        counts = [failures_of(each, reference) for each in (plain, shaped)]
-        fails = " → ".join(f"{each.failed}/{each.runs}" for each in counts)
-        cells = (name, 1, str(gain(shaped, plain, area)), change(plain, shaped), fails, f"[{page}]({page}/README.md)")
-        for column, cell in zip(columns.values(), cells, strict=True):
-            column.append(cell)
-    yield from lines_of(columns)
+        plain, shaped = (next(each for each in own if each.eta == eta) for eta in (0.0, 1.0))
+        counts = [failures_of(each, task_reference(plain.task, own)) for each in (plain, shaped)]
+        failed = " → ".join(f"{each.failed}/{each.runs}" for each in counts)
+        gained, end = gain(shaped, plain, area), change(plain, shaped)
+        rows.append((name, 1, gained, end, failed, f"[{page}]({page}/README.md)"))
+    columns = "agent | eta | gain over training | final score, without → with | failed, without → with | page"
+    return markdown(columns, rows)
 
 
 def defaults(series: Sequence[Series]) -> list[Series]:
-    """Without the other potentials and the controls."""
+    """Leave out the other potentials and the controls."""
     return [
         each for each in series
         if getattr(each.config, "potential_network", "online") == "online" and each.config.control == "none"
@@ -356,7 +329,7 @@ def defaults(series: Sequence[Series]) -> list[Series]:
 
 
 def effect_of(folder: str, eta: float, value: str = "training") -> Comparison:
-    """The gain of one eta in a folder: what prose quotes is looked up here."""
+    """Look up the gain of one eta in a folder: what prose quotes is tested against it."""
     own = defaults(records(folder))
     shaped = next(each for each in own if each.eta == eta)
     baseline = baseline_of(shaped, own)

@@ -123,7 +123,7 @@ def _robustness() -> dict[str, list[EtaCurve]]:
 
 
 def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, patience: int = 2) -> EtaCurve:
-    """A run `patience` times as long as plain iteration is given up."""
+    """Count steps for each eta; give up a run `patience` times as long as plain iteration."""
     plain = solve(mdp, gamma, init=random_inits(mdp, range(1))[0]).applications
     counts, converged = count_steps(mdp, gamma, etas, seeds=range(inits), max_steps=patience * plain)
     steps = np.where(converged, counts, np.nan)
@@ -134,7 +134,7 @@ def _curve(name: str, mdp: MDP, gamma: float, etas: Floats, inits: int = 5, pati
 
 
 def write(numbers: Numbers, out: Path) -> list[Path]:
-    """Figures as PDF and PNG, numbers as CSV."""
+    """Write figures as PDF and PNG, numbers as CSV."""
     out.mkdir(parents=True, exist_ok=True)
     tables = {
         "tabular-eta": _paper_rows(numbers),
@@ -186,7 +186,7 @@ def _draw_learning(numbers: Numbers) -> Figure:
 
 
 def findings(numbers: Numbers) -> list[str]:
-    """What the figures say, in sentences with numbers."""
+    """Sum up the figures in sentences with numbers."""
     paper = numbers.paper
     curves = [curve for group in numbers.robustness.values() for curve in group]
     gaining = [curve for curve in curves if curve.saving > 0.01]

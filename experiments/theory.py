@@ -30,7 +30,7 @@ class Case:
 
 
 def judge_theory(tables: int = TABLES["paper"]) -> list[Claim]:
-    """A row for each statement. Exact statements have no interval, but a largest error over the tables."""
+    """Judge each statement. Exact statements have no interval, but a largest error over the tables."""
     exact = [_contraction(tables), *_fixed_points(tables), _no_static_equivalent(tables), _td0(tables)]
     return [*exact, *_sarsa0(tables), *_fewer_steps()]
 
@@ -78,7 +78,7 @@ def _fixed_points(tables: int) -> list[Claim]:
 
 
 def _no_static_equivalent(tables: int) -> Claim:
-    """Two successive updates ask for two potentials; the best static one misses them by at least this much."""
+    """Fit one static potential to two successive updates; the best one misses them by at least this much."""
     missed = []
     for case in _cases(tables):
         first = case.rng.standard_normal(case.mdp.rewards.shape)
@@ -94,7 +94,7 @@ def _no_static_equivalent(tables: int) -> Claim:
 
 
 def _td0(tables: int) -> Claim:
-    """Whole runs: the same seed walks the same way, for the policy is fixed."""
+    """Compare whole runs: the same seed walks the same way, because the policy is fixed."""
     errors = []
     for case in _cases(tables):
         policy = np.full(case.mdp.rewards.shape, 1 / case.mdp.n_actions)
@@ -131,7 +131,7 @@ def _sarsa0(tables: int) -> list[Claim]:
 
 
 def _fewer_steps() -> list[Claim]:
-    """The paper's grid: applications of the operator to a residual of 1e-6, over 20 initialisations."""
+    """Count steps on the paper's grid: applications of the operator to a residual of 1e-6, over 20 initialisations."""
     mdp, gamma, etas = named_mdp("paper"), 0.8, np.round(np.arange(0, 0.36, 0.01), 2)
     steps = count_steps(mdp, gamma, etas, seeds=range(20), max_steps=5_000)[0].astype(float)
     best = int(steps.mean(axis=1).argmin())

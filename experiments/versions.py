@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def scores(version: str, folder: Path) -> Iterator[Row]:
-    """The scores of each run in a folder."""
+    """Yield the scores of each run in a folder."""
     for each in series_of(read_runs(folder)[0]):
         for i, run in enumerate(each.runs):
             about = (version, each.task.algorithm, each.env, each.eta, each.seeds[i], each.config.steps, run.outcome)
@@ -53,7 +53,7 @@ def read_scores(path: Path) -> list[Row]:
 
 
 def compare(rows: Iterable[Row]) -> Iterator[str]:
-    """A Markdown row for each task, eta and score: means, Welch's interval, permutation test, Holm's correction."""
+    """Yield a row for each task, eta and score: means, Welch's interval, permutation test, Holm's correction."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["algorithm"], row["env"], row["eta"]), []).append(row)

@@ -13,7 +13,6 @@ from bsrs.stats.records import Series, read_run, read_runs, series_of
 from experiments.anatomy import (
     ETAS,
     SCALES,
-    against_nothing,
     cells,
     contrasts,
     held_out,
@@ -22,6 +21,7 @@ from experiments.anatomy import (
 )
 from experiments.anatomy import by_cell as found_cells
 from experiments.experiments import EXPERIMENTS
+from experiments.pooling import against_zero
 from experiments.variants import with_options
 from run_folders import write_run
 
@@ -50,7 +50,7 @@ def test_every_cell_is_found_again(series: list[Series]) -> None:
 
 def test_the_effects_are_those_that_were_put_in(series: list[Series]) -> None:
     each = contrasts(found_cells(series)["CartPole-v1"])
-    found = {parts: against_nothing(values) for parts, values in each.items()}
+    found = {parts: against_zero(values) for parts, values in each.items()}
     expected = {"c": 13.0, "a": -4.0, "b": 5.0, "ca": 0.0, "cb": 3.0, "ab": 0.0, "cab": 0.0}
     for parts, effect in expected.items():
         assert found[parts].mean == pytest.approx(effect, abs=0.3)
@@ -68,7 +68,7 @@ def test_verdicts(series: list[Series]) -> None:
     assert verdict("BSRS beats the exact control (Q in the place of V)") == "does not hold"
     assert verdict("part c, the scaled reward, helps on average over the other parts") == "holds"
     assert verdict("part a, advantage learning, helps on average over the other parts") == "does not hold"
-    assert verdict("tuned BSRS beats tuned the baseline") == "holds"
+    assert verdict("tuned BSRS beats the tuned baseline") == "holds"
 
 
 def test_runs_that_are_too_short_or_missing_are_inconclusive(series: list[Series]) -> None:

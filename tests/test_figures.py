@@ -8,21 +8,16 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from bsrs import DQNConfig, stats
 from bsrs.cli import main
-from bsrs.figures.bars import improvement, relative_advantages
+from bsrs.figures.bars import relative_advantages
 from bsrs.figures.boards import board_of
 from bsrs.figures.curves import (
-    QUANTITIES,
     Curve,
-    diagnostics,
     learning_curves,
-    performance_profiles,
     sensitivity,
 )
 from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure, project_style, save
 from bsrs.stats import Interval
-from bsrs.stats.records import RunRecord
 from bsrs.tabular import MDP
 from bsrs.tabular.grids import named_mdp
 
@@ -85,30 +80,6 @@ def test_bars_are_sorted_and_what_is_beyond_the_axis_is_written() -> None:
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["d", "c", "a", "b"]
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([10, 10, 0.1, -0.5])
     assert [text.get_text() for text in ax.texts] == ["∞", "+3000%"]
-
-
-def test_probability_of_improvement_stays_between_0_and_1() -> None:
-    ax = improvement(
-        _axes(), ["one run", "many"], Interval(np.array([1.0, 0.6]), np.array([-np.inf, 0.4]), np.array([np.inf, 0.8]))
-    )
-    assert [(bar.get_x(), bar.get_width()) for bar in ax.patches] == [(0, 1), (0.4, pytest.approx(0.4))]
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["one run", "many"]
-
-
-def test_profiles_fall_from_all_to_none() -> None:
-    scores, thresholds = np.array([[0.2], [0.7]]), np.array([0.0, 0.5, 1.0])
-    profile = stats.bootstrap(lambda s: stats.performance_profile(s, thresholds), scores, seed=0, draws=20)
-    ax = performance_profiles(_axes(), [Curve("0", BLACK, thresholds, profile)], score="score")
-    assert ax.lines[0].get_ydata().tolist() == [1.0, 0.5, 0.0]
-
-
-def test_diagnostics_have_a_panel_for_each_quantity() -> None:
-    axes = new_figure(8, 4, 2, 2)[1].flatten()
-    records = tuple({"kind": "train", "step": step, **dict.fromkeys(QUANTITIES, 1.0)} for step in (10, 20))
-    run = RunRecord(Path("run"), DQNConfig(env="CartPole-v1"), "finished", "", None, records)
-    diagnostics(axes, [run, run])
-    assert [ax.get_title(loc="left") for ax in axes] == list(QUANTITIES.values())
-    assert len(axes[0].get_legend().get_texts()) == 1  # two runs of one eta share their entry
 
 
 def test_every_eta_has_a_colour_of_its_own() -> None:

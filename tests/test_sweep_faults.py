@@ -185,7 +185,7 @@ def test_a_worker_that_died_with_nothing_to_do_is_replaced(tmp_path: Path) -> No
     executor = LocalExecutor(1)
     try:
         assert len(run_tasks([first], executor, Notes()).statuses) == 1
-        os.kill(json.loads((tmp_path / first.names[0] / "lock").read_text())["pid"], signal.SIGKILL)
+        os.kill(json.loads((first.folders[0] / "lock").read_text())["pid"], signal.SIGKILL)
         time.sleep(0.2)
         assert len(run_tasks([second], executor, Notes()).statuses) == 1
     finally:

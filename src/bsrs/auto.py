@@ -20,7 +20,6 @@ import numpy as np
 
 from bsrs.scales import Array, Memory, ShapeScale
 
-
 ADVANTAGE = 1e-3
 """What is left of the advantage term, in place of 0: a potential of nothing could not mix the networks."""
 

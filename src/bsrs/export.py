@@ -60,7 +60,7 @@ class GreedyPolicy(nn.Module):
 
 
 def export_policy(agent: Agent, spec: EnvSpec, path: Path, format: Format) -> str:
-    """Write the greedy policy, and check its actions against the agent's own; a sentence about it."""
+    """Write the greedy policy, check its actions against the agent's own, and return a sentence about it."""
     if format not in SUFFIX:
         raise BadInput(f"the format is {format!r}; expected onnx or torchscript")
     policy = GreedyPolicy(agent, spec).eval().requires_grad_(False).cpu()
@@ -106,7 +106,7 @@ def _own(spec: EnvSpec, batch: Array) -> Array:
 
 
 def _observations(agent: Agent, spec: EnvSpec) -> Iterator[Array]:
-    """Batches that make up `CHECKED` observations of the env, from greedy and random actions by turns."""
+    """Yield batches of `CHECKED` observations of the env in all, from greedy and random actions by turns."""
     rng = stream(0, "export")
     envs = make(spec.env, _COPIES, 0, training=True)
     try:
@@ -146,7 +146,7 @@ def _check(act: Callable[[Array], Array], agent: Any, spec: EnvSpec, batches: li
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without PyTorch's remarks on packages that are not needed here and on the age of TorchScript."""
+    """Silence PyTorch's remarks on packages that are not needed here and on the age of TorchScript."""
     log = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = log.level
     with warnings.catch_warnings():

@@ -32,7 +32,7 @@ class Play:
         self.scores: list[float] = []
 
     def pictures(self, episodes: int, most_steps: int) -> Iterator[Picture]:
-        """One picture per step, until that many episodes or steps."""
+        """Yield one picture per step, until that many episodes or steps."""
         envs = make(self._config.env, 1, self._seed, training=False, render=True)
         try:
             obs = envs.reset()
@@ -46,7 +46,7 @@ class Play:
 
 
 def write_video(pictures: Iterator[Picture], path: Path, fps: int) -> int:
-    """A .gif or an .mp4; the number of pictures in it."""
+    """Write a .gif or an .mp4, and return the number of pictures in it."""
     if path.suffix == ".mp4":
         return _write_mp4(pictures, path, fps)
     if path.suffix != ".gif":
@@ -78,7 +78,7 @@ def _write_mp4(pictures: Iterator[Picture], path: Path, fps: int) -> int:
 
 
 def show(pictures: Iterator[Picture], fps: int) -> None:
-    """In a window, for those who have a screen."""
+    """Show the pictures in a window."""
     import matplotlib.pyplot as plt
 
     if plt.get_backend().lower() in NO_SCREEN:

@@ -23,7 +23,7 @@ JUDGES = 2  # seeds of a round
 
 
 def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> Summary:
-    """Train what the race comes to need of these. Kill it at any time and call it again: it continues."""
+    """Train those of these runs that the race needs. Kill it at any time and call it again: it continues."""
     total, ran = Summary(), set[TrainingConfig]()
     while due := [config for config in entrants(configs, _scores(root, configs, ran)) if config not in ran]:
         etas, seeds = (dict.fromkeys(str(getattr(config, name)) for config in due) for name in ("eta", "seed"))
@@ -36,8 +36,8 @@ def run_race(configs: Sequence[TrainingConfig], root: Path, options: SweepOption
 
 
 def plan_race(configs: Sequence[TrainingConfig], root: Path) -> tuple[list[TrainingConfig], list[TrainingConfig]]:
-    """The runs up to the end of the round that is due, and as many as the race can take in all: whoever wins, the same
-    number leaves, so future rounds are estimated as if all scored alike."""
+    """List the runs up to the end of the round that is due, and as many as the race can take in all: whoever wins, the
+    same number leaves, so future rounds are estimated as if all scored alike."""
     scores = _scores(root, configs, set())
     due = needed = entrants(configs, scores)
     while missing := [config for config in needed if config not in scores]:
@@ -47,7 +47,7 @@ def plan_race(configs: Sequence[TrainingConfig], root: Path) -> tuple[list[Train
 
 
 def entrants(configs: Sequence[TrainingConfig], scores: Mapping[TrainingConfig, float]) -> list[TrainingConfig]:
-    """The runs of these that are needed, as far as the scores tell: the next round's when a round has been scored."""
+    """Choose the runs of these that are needed, as far as scores are known: a round's when the one before is scored."""
     found: list[TrainingConfig] = []
     for contest in dict.fromkeys(replace(config, eta=0.0, seed=0) for config in configs):
         own = [config for config in configs if replace(config, eta=0.0, seed=0) == contest]
@@ -77,7 +77,7 @@ def _rounds(etas: Sequence[float | str], seeds: Sequence[int], own: Sequence[Tra
 
 
 def _scores(root: Path, configs: Sequence[TrainingConfig], ran: set[TrainingConfig]) -> dict[TrainingConfig, float]:
-    """Mean score over training of each of these that has finished; what was tried and has none is last."""
+    """Read the mean score over training of each of these that has finished; what was tried and has none is last."""
     found, ours = dict.fromkeys(ran, -inf), {RunSettings.of(config): config for config in configs}
     for series in series_of(read_runs(root)[0]) if root.exists() else []:
         each = zip(series.runs, series.area, strict=True)

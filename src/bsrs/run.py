@@ -65,15 +65,13 @@ def run(
             use_kernels = options.kernels == "auto" if not engine else engine == "kernel"
             if agent is None or len(group) < len(configs) or engine not in ("", engine_of(agent)):
                 agent = make_agent([one.config for one in group], options.device, use_kernels=use_kernels)
-            if (loop := _loop(agent, group, step, engine)) is not None:
-                found = _train(loop, group, options, progress)
-                outcomes |= {one.folder: outcome for one, outcome in zip(group, found, strict=True)}
+            outcomes |= _train(agent, group, step, engine, options, progress)
             agent = None
         return [outcomes[folder] for folder in folders]
 
 
 def _ended_before(folders: Sequence[Path]) -> dict[Path, Outcome]:
-    """The members of an interrupted population that had ended; nothing if all had."""
+    """Read which members of an interrupted population had ended; nothing if all had."""
     results = {folder: read_result(folder) for folder in folders}
     ended = {folder: result for folder, result in results.items() if result and result["outcome"] in ENDED}
     names = ("outcome", "step", "score", "reason")
@@ -82,7 +80,7 @@ def _ended_before(folders: Sequence[Path]) -> dict[Path, Outcome]:
 
 
 def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
-    """The runs to train together next: at which step and with which engine they began, and which they are.
+    """Choose the runs to train together next, with the step and the engine at which they continue.
 
     All of them, from the latest step of which each has a checkpoint; otherwise those that are as far as the first.
     """
@@ -95,25 +93,30 @@ def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
     return step, engine, [one for one, fits, its in zip(runs, same, engines, strict=True) if fits and its == engine]
 
 
-def _loop(agent: Agent, runs: Sequence[Run], step: int, engine: str) -> Loop | None:
-    """The loop at `step`. None if a checkpoint turned out to be damaged: it has been taken out of the way."""
+def _train(
+    agent: Agent, runs: Sequence[Run], step: int, engine: str, options: RunOptions, progress: Progress | None
+) -> dict[Path, Outcome]:
+    """Train from `step` to the end. Empty if a checkpoint was damaged: it has been set aside, so try again."""
     if engine not in ("", engine_of(agent)):
         raise BadInput(f"the run {runs[0].folder} was trained by {engine}, which is not available here")
     try:
         loop = Loop(agent, runs[0].config, [one.config.seed for one in runs], runs)
-        for p, one in enumerate(runs):
-            one.engine = engine_of(agent)
-            state = one.load(step)
-            if state is not None:
-                _continue(loop, p, one, state)
-        return loop
-    except Damaged:
-        return None
+        try:
+            for p, one in enumerate(runs):
+                one.engine = engine_of(agent)
+                state = one.load(step)
+                if state is not None:
+                    _continue(loop, p, one, state)
+        except Damaged:
+            return {}
+        outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
+        return {one.folder: outcome for one, outcome in zip(runs, outcomes, strict=True)}
     except Exception as error:
         raise _failed(runs, error) from error
 
 
 def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
+    """Put a member where its checkpoint was; a checkpoint that does not fit is set aside."""
     try:
         loop.load_state(p, state)
     except (EnvFault, Denied, Exhausted, MemoryError, OSError):
@@ -124,15 +127,8 @@ def _continue(loop: Loop, p: int, one: Run, state: State) -> None:
         raise damaged from None
 
 
-def _train(loop: Loop, runs: Sequence[Run], options: RunOptions, progress: Progress | None) -> list[Outcome]:
-    try:
-        return loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
-    except Exception as error:
-        raise _failed(runs, error) from error
-
-
 def _failed(runs: Sequence[Run], error: Exception) -> Exception:
-    """Record why the runs failed; the sentence for the user."""
+    """Record why the runs failed, and make the error for the user."""
     for one in runs:
         one.fail(error)
     if isinstance(error, (BadInput, MemoryError)):

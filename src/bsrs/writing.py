@@ -84,10 +84,14 @@ def own_file(path: Path, flags: int) -> int:
     return descriptor
 
 
-def new_file(path: Path) -> BinaryIO:
-    """Create a file. Whatever had its name is removed first, which leaves alone what a link led to."""
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Create a file that outlives a power cut. Whatever had its name is removed first, not what a link led to."""
     path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -96,8 +100,6 @@ def write_whole(path: Path, content: bytes) -> None:
     with explained(path):
         with new_file(aside) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         aside.replace(path)
         flush_folder(path.parent)
 

@@ -1,8 +1,6 @@
 """`bsrs demo`: the main job in two minutes. Train with and without shaping, watch the curves, open the page."""
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ def demo(out: Path = Path("demo"), workers: int = 0, first_seed: int = 40, seeds
     make_folder(out)
     print(f"TD3 on Pendulum: baseline (eta = 0), eta = 2 and eta = auto, {seeds} seeds each", flush=True)
     configs = expand(replace(read_sweep("demo", "", {}), seeds=seeds, first_seed=first_seed))
-    run_sweep(configs, out, SweepOptions(workers=workers, members=MEMBERS), show=show_curves)
+    run_sweep(configs, out, SweepOptions(workers=workers, members=MEMBERS), view=Curves)
     study = read_study([out], title="TD3 on Pendulum, with and without shaping")
     page = write_report(study, out / "report.html")
     print_recommendations(recommend([row.series for row in study.rows]))
@@ -52,24 +50,13 @@ def demo(out: Path = Path("demo"), workers: int = 0, first_seed: int = 40, seeds
     print(NEXT.rstrip())
 
 
-@contextmanager
-def show_curves(root: Path, left: Sequence[TrainingConfig], total: int) -> Iterator[SweepView]:
-    """Show one learning curve for each eta: live in a terminal, now and then elsewhere."""
-    if not sys.stderr.isatty():
-        yield Curves(root, left, total)
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield Curves(root, left, total, live)
-
-
 class Curves(SweepView):
     """A row for each eta: its mean score so far, as bars over training."""
 
-    def __init__(self, root: Path, left: Sequence[TrainingConfig], total: int, live: Any = None) -> None:
-        super().__init__(root, left, total, live)
+    transient = False
+
+    def __init__(self, root: Path, left: Sequence[TrainingConfig], total: int) -> None:
+        super().__init__(root, left, total)
         self._runs: dict[float | str, list[Path]] = {}
         for config in left:
             self._runs.setdefault(config.eta, []).append(root / folder_name(config))

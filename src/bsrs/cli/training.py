@@ -194,7 +194,7 @@ def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: HowToSwee
 
     shown, configs = plan_race(configs, out) if options.race else (configs, configs)
     tasks = tasks_left(configs, out, options)
-    left = {name for task in tasks for name in task.names}
+    left = {folder.name for task in tasks for folder in task.folders}
     for name in map(folder_name, shown):
         print(name if name in left else f"{name}  (done)")
     if options.race:

@@ -6,7 +6,6 @@ Rows of the package name their classes as text, so that listing them imports not
 """
 
 import dataclasses
-import importlib
 import importlib.metadata
 import os
 import tomllib
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from importlib.resources import files
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from bsrs.config.base import from_dict
@@ -44,13 +44,13 @@ class Algorithm:
     member_fields: frozenset[str] = frozenset({"eta", "seed"})
     """The fields in which the members of one population may differ."""
     run: str = "bsrs.run:run"
-    """Trains runs: a function of configs, folders and options."""
+    """Trains runs: a function of configs, folders and options, as `module:name`."""
     populations: Mapping[str, int] = field(default_factory=lambda: {"large:*": 1, "*": 16})
     """Pattern of kind:env -> members beyond which a core does not get faster; kind is `large` for large images."""
 
     @property
     def config_class(self) -> type[TrainingConfig]:
-        found: type[TrainingConfig] = _load(self.config)
+        found: type[TrainingConfig] = resolve_name(self.config) if isinstance(self.config, str) else self.config
         return found
 
     @property
@@ -68,11 +68,8 @@ class Algorithm:
             *most, last = sorted(self.member_fields)
             allowed = f"{', '.join(most)} and {last}"
             raise BadInput(f"the members of one {self.name} agent differ in {min(different)}; expected {allowed} only")
-        return _load(self.agent)(configs, *arguments, **options)
-
-    def train(self, *arguments: Any) -> None:
-        """Train runs, given as configs, folders and options."""
-        _load(self.run)(*arguments)
+        agent: Any = resolve_name(self.agent) if isinstance(self.agent, str) else self.agent
+        return agent(configs, *arguments, **options)
 
 
 def _agent(name: str, summary: str, suits: Mapping[str, str], **how: Any) -> Algorithm:
@@ -189,10 +186,3 @@ def _import_plugins() -> None:
 def first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
     """Of a table by patterns of kind:env, such as a row's `suits` and `populations`."""
     return next(value for pattern, value in table.items() if fnmatch(f"{kind}:{env}", pattern))
-
-
-def _load(what: Any) -> Any:
-    if not isinstance(what, str):
-        return what
-    module, _, name = what.partition(":")
-    return getattr(importlib.import_module(module), name)

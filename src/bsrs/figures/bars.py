@@ -1,4 +1,4 @@
-"""Tasks side by side: relative advantage, and the probability of improvement."""
+"""Bars and dots side by side: relative advantage by task, and differences by setting."""
 
 from collections.abc import Sequence
 
@@ -48,22 +48,6 @@ def relative_advantages(
     ax.set_xlim(-0.8, len(order) - 0.2)
     ax.grid(axis="x", visible=False)
     ax.set_ylabel("relative advantage\nover η = 0")
-    return ax
-
-
-def improvement(ax: Axes, names: Sequence[str], probability: Interval) -> Axes:
-    """Probability that a run beats the baseline's: a point and its interval for each method."""
-    at = np.arange(len(names))[::-1]
-    estimate = np.asarray(probability.estimate)
-    low, high = np.clip(probability.low, 0, 1), np.clip(probability.high, 0, 1)
-    ax.barh(at, high - low, left=low, height=0.55, color=BLUE, alpha=0.25)
-    ax.plot(estimate, at, linestyle="none", marker="|", markersize=15, markeredgewidth=2.5, color=BLUE)
-    ax.axvline(0.5, color=BLACK, linewidth=0.8, linestyle=":")
-    ax.set_xlim(0, 1)
-    ax.set_ylim(-0.6, len(names) - 0.4)
-    ax.set_yticks(at, names)
-    ax.grid(axis="y", visible=False)
-    ax.set_xlabel("probability of improvement over η = 0")
     return ax
 
 

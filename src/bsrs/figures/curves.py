@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter
 
-from bsrs.figures.style import BLACK, GREY, eta_colours, eta_label
+from bsrs.figures.style import BLACK, GREY
 from bsrs.stats import Interval
 from bsrs.stats.aggregates import Array
-from bsrs.stats.records import RunRecord
 
 
 @dataclass(frozen=True)
@@ -97,47 +96,3 @@ def sensitivity(
         ax.set_facecolor("white")
         ax.tick_params(labelsize=6.5, length=2)
     return ax
-
-
-def performance_profiles(ax: Axes, profiles: Sequence[Curve], *, score: str) -> Axes:
-    """One falling line for each method, over thresholds in the place of steps; a line above another is better there."""
-    for profile in profiles:
-        thresholds, found, colour = profile.steps, profile.score, profile.colour
-        low, high = np.clip(found.low, 0, 1), np.clip(found.high, 0, 1)
-        known = np.isfinite(found.low) & np.isfinite(found.high)
-        ax.fill_between(thresholds, low, high, where=known.tolist(), step="post", color=colour, alpha=0.13, linewidth=0)
-        width = 2.0 if colour == BLACK else 1.5
-        ax.plot(thresholds, found.estimate, drawstyle="steps-post", color=colour, label=profile.label, linewidth=width)
-    ax.set_xlim(float(np.min(thresholds)), float(np.max(thresholds)))
-    ax.set_ylim(0, 1.02)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel(score)
-    ax.set_ylabel("runs above")
-    ax.legend(title="η", handlelength=1.4)
-    return ax
-
-
-# the record's name -> what it is
-QUANTITIES = {
-    "value": "mean V(s)",
-    "advantage": "mean |A(s, a)|",
-    "shaping": "mean shaping term",
-    "loss": "TD loss",
-}
-
-
-def diagnostics(axes: Sequence[Axes], runs: Sequence[RunRecord]) -> Sequence[Axes]:
-    """One quantity for each of the axes, one line for each run; runs of one eta share their entry in the legend."""
-    colours = eta_colours(list(dict.fromkeys(run.config.eta for run in runs)))
-    for ax, (name, meaning) in zip(axes, QUANTITIES.items(), strict=False):
-        labels = {eta: eta_label(eta) for eta in colours}
-        for run in runs:
-            eta = run.config.eta
-            ax.plot(*run.trace(name), color=colours[eta], label=labels.pop(eta, None), linewidth=1.1)
-        ax.set_title(meaning, loc="left")
-        ax.set_xlabel("env steps")
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if name == "loss":
-            ax.set_yscale("log")
-    axes[0].legend(title="η", handlelength=1.4)
-    return axes

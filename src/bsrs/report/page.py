@@ -19,7 +19,7 @@ from bsrs.stats.recommend import recommend
 from bsrs.writing import make_folder, write_whole
 
 OUTCOMES = ("failed", "diverged", "interrupted", "finished")
-WIDE = 1_200  # pixels from which on a figure takes the whole width of the page, to stay legible
+WIDE = 1_200  # pixels; a wider figure takes the whole width of the page, to stay legible
 
 
 def write_report(study: Study, out: Path) -> Path:
@@ -47,17 +47,14 @@ def write_report(study: Study, out: Path) -> Path:
         style=_asset("page.css"),
         script=script,
         plotly=plotly,
-        hashes=_hashes(plotly, script),
+        # for the Content-Security-Policy: no other scripts run, whatever a run's text contains
+        hashes=" ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in (plotly, script)
+        ),
     )
     make_folder(out.parent)
     write_whole(out, html.encode(errors="replace"))  # names of files need not be text
     return out
-
-
-def _hashes(*scripts: str) -> str:
-    """What a Content-Security-Policy calls these scripts: no others run, whatever a run's text contains."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _findings(study: Study) -> list[dict[str, str]]:
@@ -92,7 +89,7 @@ def _facts(study: Study) -> dict[str, Any]:
 
 
 def _runs(study: Study) -> list[dict[str, Any]]:
-    """Every run, those with problems first, then by env and seed."""
+    """List every run, those with problems first, then by env and seed."""
     rows = []
     for run in sorted(study.runs, key=lambda run: (OUTCOMES.index(run.outcome), run.config.env, run.config.seed)):
         settings = {"algorithm": run.config.algorithm, **run.config.fields}
@@ -103,7 +100,7 @@ def _runs(study: Study) -> list[dict[str, Any]]:
 
 
 def _figure(path: Path) -> dict[str, Any]:
-    """A PNG file as a data URL, with its caption and its width."""
+    """Embed a PNG file as a data URL, with its caption and its width."""
     content, width = read_png(path)
     captions: dict[str, str] = json.loads(_asset("captions.json"))
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"

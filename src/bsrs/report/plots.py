@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bsrs.errors import BadInput
-from bsrs.figures.curves import QUANTITIES
 from bsrs.figures.style import eta_colours, eta_label
 from bsrs.stats import Interval, bootstrap, mean, median, performance_profile
 from bsrs.stats.aggregates import Array
@@ -19,7 +18,16 @@ LARGEST_TRACE = 300
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 PROFILE = "profile"
-RECORDED = {"return": "training return", "eta": "eta in force", "slope": "slope of the values (auto)", **QUANTITIES}
+# what training records hold -> what it is
+RECORDED = {
+    "return": "training return",
+    "eta": "eta in force",
+    "slope": "slope of the values (auto)",
+    "value": "mean V(s)",
+    "advantage": "mean |A(s, a)|",
+    "shaping": "mean shaping term",
+    "loss": "TD loss",
+}
 METRICS = {"score": "evaluation score", **RECORDED, PROFILE: "share of runs above a normalised score"}
 # a row's statistic -> what it is called next to the plot
 COMPARISONS = {
@@ -31,14 +39,14 @@ COMPARISONS = {
 
 
 def tasks(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Each with all its series; then all games together, where there are several."""
+    """Describe each task with all its series; then all games together, where there are several."""
     names = task_names(rows)
     found = [_task(name, [row for row in rows if row.series.task == task]) for task, name in names.items()]
-    return [*found, *_all_games(rows)]
+    return [*found, *(_all_games(rows) if len(names) > 1 else ())]
 
 
 def task_names(rows: Sequence[Row]) -> dict[Task, str]:
-    """What the tasks are called; by their sweep too, where several have the same algorithm and env."""
+    """Name the tasks; by their sweep too, where several have the same algorithm and env."""
     found = list(dict.fromkeys(row.series.task for row in rows))
     count = Counter((task.algorithm, task.env) for task in found)
     return {
@@ -48,17 +56,17 @@ def task_names(rows: Sequence[Row]) -> dict[Task, str]:
 
 
 def series_label(series: Series) -> str:
-    """As it stands in legends and tables."""
+    """Name the series for legends and tables."""
     return f"η = {eta_label(series.eta)}" + (f" ({series.variant})" if series.variant else "")
 
 
 def short_label(series: Series) -> str:
-    """`1, rescaled` for `η = 1 (control=rescaled)`: for where the names of the settings are clear."""
+    """Shorten `η = 1 (control=rescaled)` to `1, rescaled`, where the names of the settings are clear."""
     return ", ".join([eta_label(series.eta), *(part.partition("=")[2] for part in series.variant.split(", ") if part)])
 
 
 def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
-    colours = _colours(list(dict.fromkeys(row.series.eta for row in rows)))
+    etas = list(dict.fromkeys(row.series.eta for row in rows))
     variants = list(dict.fromkeys(row.series.variant for row in rows))
     reached = [end for row in rows for end in (row.series.curves.min(), row.series.curves.max())]
     found = []
@@ -72,7 +80,7 @@ def _task(name: str, rows: Sequence[Row]) -> dict[str, Any]:
             {
                 "label": series_label(own),
                 "short": short_label(own),
-                "colour": colours[own.eta],
+                "colour": [eta_colours(etas, dark=dark)[own.eta] for dark in (False, True)],
                 "dash": DASHES[variants.index(own.variant) % len(DASHES)],
                 "runs": len(own.seeds),
                 "diverged": own.diverged,
@@ -101,7 +109,7 @@ def _all_games(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
-    """Median normalised score over training and at its end, and the performance profile at its end."""
+    """Describe the median normalised score over training and at its end, and the performance profile at its end."""
     final = games.final[eta]
     thresholds = np.linspace(0, max(1.0, *(float(np.quantile(scores, 0.98)) for scores in games.final.values())), 101)
     profile = bootstrap(lambda scores: performance_profile(scores, thresholds), final, seed=0, draws=DRAWS)
@@ -109,7 +117,7 @@ def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
     return {
         "label": f"η = {eta_label(eta)}",
         "short": eta_label(eta),
-        "colour": _colours(games.etas)[eta],
+        "colour": [eta_colours(games.etas, dark=dark)[eta] for dark in (False, True)],
         "dash": "solid",
         "runs": final.size,
         "diverged": 0,
@@ -122,21 +130,15 @@ def _games_series(games: Games, eta: float | str) -> dict[str, Any]:
     }
 
 
-def _colours(etas: Sequence[float | str]) -> dict[float | str, list[str]]:
-    """For the light and the dark page."""
-    light, dark = eta_colours(etas), eta_colours(etas, dark=True)
-    return {eta: [light[eta], dark[eta]] for eta in etas}
-
-
 def _band(steps: Array, middle: Interval) -> dict[str, Any]:
-    """A line with its interval; an end that is not known is null."""
+    """Describe a line with its interval; an end that is not known is null."""
     keep = _thinned(len(steps))
     ends = {"middle": middle.estimate, "low": middle.low, "high": middle.high}
     return {"steps": numbers(steps[keep]), **{name: numbers(np.asarray(end)[keep]) for name, end in ends.items()}}
 
 
 def _trace(series: Series, name: str) -> dict[str, Any]:
-    """A quantity in the training records of the series' runs, their mean, and no interval."""
+    """Describe a quantity in the training records of the series' runs, and their mean."""
     traces = [run.trace(name) for run in series.runs]
     every_step = np.unique(np.concatenate([steps for steps, _ in traces]))
     steps = every_step[_thinned(len(every_step))]
@@ -150,17 +152,17 @@ def _trace(series: Series, name: str) -> dict[str, Any]:
 
 
 def _thinned(count: int) -> Array:
-    """Indices of at most LARGEST_TRACE points, the last among them."""
+    """Choose at most LARGEST_TRACE points, the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, LARGEST_TRACE)).round().astype(int))
 
 
 def interval(value: Interval) -> list[float | None]:
-    """[estimate, low, high]; null for an end that is not known, and for both if they leave no room: then resampling
-    saw no spread at all, which says how few runs there were, not how sure the estimate is."""
+    """Return [estimate, low, high]; null for an end that is not known, and for both if they are equal: then resampling
+    saw no spread, which shows how few runs there were, not how sure the estimate is."""
     estimate, low, high = numbers([value.estimate, value.low, value.high])
     return [estimate, low, high] if low != high else [estimate, None, None]
 
 
 def numbers(values: Any) -> list[float | None]:
-    """For JSON: five digits, and null for what is not finite."""
+    """Round for JSON: five digits, and null for what is not finite."""
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]

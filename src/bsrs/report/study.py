@@ -33,13 +33,13 @@ class Study:
     """The config's fields that tell the series apart; empty: every field, in each folder by itself."""
 
     def name_of(self, folder: Path) -> str:
-        """A run's folder as the reader knows it: below the folder that was asked for."""
+        """Name a run's folder as the reader knows it: below the folder that was asked for."""
         root = next((root for root in self.folders if folder.is_relative_to(root)), folder.parent)
         return str(folder.relative_to(root if len(self.folders) == 1 else root.parent))
 
 
 def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[str] = ()) -> Study:
-    """All runs in `folders`, with the claims and figures that `python -m experiments` left there."""
+    """Read all runs in `folders`, with the claims and figures that `python -m experiments` left there."""
     if not folders:
         raise BadInput("no folder is named; expected one or more that hold runs")
     runs: list[RunRecord] = []
@@ -74,7 +74,7 @@ def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[s
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Claims and pictures in the folders and below, but not in runs. No link is followed: a page is sent to others."""
+    """Find claims and pictures in the folders and below, but not in runs. No link is followed: pages are shared."""
     for root in folders:
         for folder, names, below in walk(root):
             if names is None or "config.json" in names:
@@ -95,7 +95,7 @@ def _claims(path: Path) -> list[Mapping[str, str]]:
 
 
 def read_png(path: Path) -> tuple[bytes, int]:
-    """A picture's bytes and its width."""
+    """Read a picture's bytes and its width."""
     content = read_bytes(path)
     width = struct.unpack(">I", content[16:20])[0] if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 24 else 0
     if not width:

@@ -60,32 +60,27 @@ class Comparison:
 
 
 def sign_flip_p(differences: Array, seed: int = 0) -> Array:
-    """One-sided p that each setting's mean is above zero, corrected for there being several (Westfall and Young).
+    """Test whether each setting's mean is above zero: one-sided p, corrected for several (Westfall and Young).
 
     differences: (settings, seeds). Without an effect, the signs of a seed's differences might as well be flipped. All
     flips are enumerated up to 2^20 sums (20 seeds for one setting), else 100,000 are drawn.
     """
     scaled = differences / _spread(differences)
     seen = scaled.sum(axis=1, keepdims=True) - 1e-9
-    sums = _flipped_sums(scaled, seed)
+    exact = is_exact(differences)
+    sums = scaled[:, :1]  # (settings, flips): with the first sign kept, for the other half has them all negated
+    if exact:
+        for each in scaled.T[1:, :, None]:
+            sums = np.concatenate([sums + each, sums - each], axis=1)
+    else:
+        sums = scaled @ _drawn_signs(scaled.shape[1], seed)
     count = (sums.max(axis=0) >= seen).sum(axis=1) + (-sums.min(axis=0) >= seen).sum(axis=1)
-    drawn = not is_exact(differences)
-    return np.asarray((count + drawn) / (2 * sums.shape[1] + drawn))
+    return np.asarray((count + (not exact)) / (2 * sums.shape[1] + (not exact)))
 
 
 def is_exact(differences: Array) -> bool:
-    """Whether all sign flips are enumerated."""
+    """Return whether all sign flips are enumerated."""
     return bool(len(differences) * 2.0 ** differences.shape[1] <= MOST_SUMS)
-
-
-def _flipped_sums(differences: Array, seed: int) -> Array:
-    """(settings, flips): the sums over seeds with the first sign kept; the other half of the flips has them negated."""
-    if not is_exact(differences):
-        return np.asarray(differences @ _drawn_signs(differences.shape[1], seed))
-    sums = differences[:, :1]
-    for each in differences.T[1:, :, None]:
-        sums = np.concatenate([sums + each, sums - each], axis=1)
-    return sums
 
 
 @cache
@@ -94,8 +89,8 @@ def _drawn_signs(seeds: int, seed: int) -> Array:
 
 
 def _spread(differences: Array) -> Array:
-    """(settings, 1), the same for every flip: half the setting's own and half the typical one, as few seeds estimate a
-    spread badly."""
+    """Estimate the spread, (settings, 1), the same for every flip: half the setting's own and half the typical one, as
+    few seeds estimate it badly."""
     squares = (differences**2).mean(axis=1, keepdims=True)
     return np.asarray(np.sqrt((squares + np.median(squares)) / 2) + 1e-300)
 
@@ -189,14 +184,14 @@ def best_of(scores: Array, baseline: Array, *, claimed: float = 0.0, seed: int =
 
 
 def held_out_choices(differences: Array) -> Array:
-    """For each seed, the setting that is best on the other seeds: (settings, seeds) -> (seeds,)."""
+    """Choose, for each seed, the setting that is best on the other seeds: (settings, seeds) -> (seeds,)."""
     rest, squares = (each.sum(axis=1, keepdims=True) - each for each in (differences, differences**2))
     spread = np.sqrt(squares + np.median(squares, axis=0)) + 1e-300
     return np.asarray((rest / spread).argmax(axis=0))
 
 
 def _lower_bound(differences: Array, chosen: int, seed: int) -> float:
-    """The largest gain that the test rejects as too small for the chosen setting: by bisection."""
+    """Find the largest gain that the test rejects as too small for the chosen setting, by bisection."""
 
     def rejects(gain: float) -> bool:
         return bool(sign_flip_p(differences - gain, seed)[chosen] <= LEVEL / 2)
@@ -236,7 +231,7 @@ def pooled(differences: Array, *, seed: int = 0) -> Pooled:
 
 
 def seeds_needed(spread: float, effect: float, questions: int = 1) -> int | None:
-    """Seeds that show a mean difference of `effect` four times out of five, if differences have this spread.
+    """Count the seeds that show a mean difference of `effect` four times out of five, with this spread.
 
     Two-sided at 5%, corrected for the questions that are asked together; None if the effect is zero.
     """
@@ -249,7 +244,7 @@ def seeds_needed(spread: float, effect: float, questions: int = 1) -> int | None
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Each p-value as it counts among several that are judged together (Holm, 1979)."""
+    """Correct each p-value for the others that are judged with it (Holm, 1979)."""
     order = np.argsort(p)
     stepped = np.minimum(1.0, np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1))
     corrected = np.empty(len(p))
@@ -258,15 +253,15 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def probability_of_improvement(x: Array, y: Array) -> Array:
-    """How likely a run of `x` beats the run of `y` with its seed, on a task taken at random; a tie counts one half.
+    """Estimate how likely a run of `x` beats the run of `y` with its seed, on a random task; a tie counts one half.
 
     x, y: (..., runs, tasks)."""
     return mean((np.sign(x - y) + 1) / 2)
 
 
 def improvement(x: Array, y: Array, confidence: float = 0.95) -> Interval:
-    """That probability for one task, x, y: (runs,), with the exact interval of a share (Clopper and Pearson), which has
-    a width even where every run won."""
+    """Estimate that probability for one task, x, y: (runs,), with Clopper and Pearson's exact interval, which has a
+    width even where every run won."""
     from scipy.stats import beta
 
     wins, runs = float(((np.sign(x - y) + 1) / 2).sum()), len(x)
@@ -277,7 +272,7 @@ def improvement(x: Array, y: Array, confidence: float = 0.95) -> Interval:
 
 
 def relative_advantage(score: Array, baseline: Array, floor: Array | float) -> Array:
-    """(score - baseline) / |baseline - floor|: the gain as a share of what the baseline gained over random play.
+    """Return the gain as a share of what the baseline gained over random play: (score - baseline) / |baseline - floor|.
 
     Right for negative scores, where a share of the score itself has the wrong sign: Pong -10 against -15 is
     better by 5 / |-15 + 20.7| = 88%. Infinite where the baseline is exactly as good as random.

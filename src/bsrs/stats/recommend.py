@@ -13,14 +13,13 @@ import numpy as np
 
 from bsrs.stats.comparison import FEWEST_SEEDS, Comparison, best_of, seeds_needed
 from bsrs.stats.records import Series, Task
-from bsrs.stats.references import Reference
 from bsrs.stats.summary import (
     OWN_RANGE,
     Failures,
     baseline_of,
     failures_of,
+    gain,
     on_shared_seeds,
-    paired_gain,
     task_reference,
 )
 
@@ -66,7 +65,7 @@ class Recommendation:
 
 
 def recommend(series: Sequence[Series], by: By = "training") -> list[Recommendation]:
-    """One for each task and variant in which more than eta = 0 was run."""
+    """Make a recommendation for each task and variant in which more than eta = 0 was run."""
     found = []
     for task, variant in dict.fromkeys((each.task, each.variant) for each in series):
         candidates = [s for s in series if (s.task, s.variant) == (task, variant) and s.eta != 0.0]
@@ -96,11 +95,14 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series], by: B
     reference, chosen = task_reference(task, everything), candidates[best.chosen]
     failures = failures_of(chosen, reference), failures_of(baseline, reference)
     other: By = "final" if by == "training" else "training"
-    side = paired_gain(chosen, baseline, VALUES[other])
+    side = gain(chosen, baseline, VALUES[other])
     spread = float(np.median((np.stack(scores) - zero).std(axis=1, ddof=1)))
-    more = _more_seeds(spread, reference, len(scores), len(zero))
+    needed = seeds_needed(spread, WORTH * reference.span, len(scores)) if reference else None
+    more = None if needed is None else max(needed - len(zero), 0)
     eta, answer, sentence = _words(chosen.eta, best.gain, side, failures, more, by)
-    sentence += _measured(task, reference)
+    if reference is None or reference.source == OWN_RANGE:
+        judged = "only diverged runs count as failed" if reference is None else f"failures are judged by {OWN_RANGE}"
+        sentence += f" (no reference score for {task.env}: {judged})"
     return Recommendation(task, variant, eta, answer, sentence, by, best.gain, side, chosen.eta, *failures, more)
 
 
@@ -108,7 +110,7 @@ def _words(
     eta: float | str, gain: Comparison, side: Comparison | None, failures: tuple[Failures, Failures],
     more: int | None, by: By,
 ) -> tuple[float | str, str, str]:  # fmt: skip
-    """The eta to use, the answer, and the answer with its numbers."""
+    """Return the eta to use, the answer, and the answer with its numbers."""
     label = f"{eta:g}" if isinstance(eta, float | int) else eta
     other = WHEN["final" if by == "training" else "training"]
     over = f"typical gain over eta = 0 {WHEN[by]} {gain} on {gain.n} held-out seeds, {other} {side}"
@@ -126,21 +128,6 @@ def _words(
         return 0.0, TOO_FEW, f"{INCONCLUSIVE} ({few}): keep 0; {_format_seeds(more)}"
     seeds = _format_seeds(more)
     return 0.0, f"keep 0; {seeds}", f"no evidence that any eta helps here: keep 0; {seeds} (eta = {label}: {over})"
-
-
-def _measured(task: Task, reference: Reference | None) -> str:
-    """What failures are judged by, where that is not a fixed reference."""
-    if reference is None:
-        return f" (no reference score for {task.env}: only diverged runs count as failed)"
-    if reference.source == OWN_RANGE:
-        return f" (no reference score for {task.env}: failures are judged by {OWN_RANGE})"
-    return ""
-
-
-def _more_seeds(spread: float, reference: Reference | None, settings: int, seeds: int) -> int | None:
-    """How many seeds a gain of 10% of the reference range needs, less those that are there."""
-    needed = seeds_needed(spread, WORTH * reference.span, settings) if reference else None
-    return None if needed is None else max(needed, seeds) - seeds
 
 
 def _format_seeds(more: int | None) -> str:

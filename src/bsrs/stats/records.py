@@ -11,7 +11,7 @@ import numpy as np
 from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput, unknown
 from bsrs.stats.aggregates import Array
-from bsrs.stats.curves import area_under_curve, final_score, steps_to_threshold
+from bsrs.stats.curves import area_under_curve, final_score
 from bsrs.store.read import ENDED, RunRecord, read_run, read_runs
 
 
@@ -59,13 +59,9 @@ class Series:
             final=final_score(self.steps, self.curves),
         )
 
-    def steps_to(self, level: float) -> float:
-        """When the median run is first evaluated at the level or above; infinite if it never is."""
-        return float(np.median(steps_to_threshold(self.steps, self.curves, level)))
-
 
 def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:
-    """The ended runs put together by config, sorted by task, variant and eta.
+    """Group the ended runs by config, sorted by task, variant and eta.
 
     With `group_by`, the sweeps are overlaid: runs that agree in these fields of the config and in eta are one series,
     whatever folder they are in and whatever else they differ in. A run that is in several folders counts once.

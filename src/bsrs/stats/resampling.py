@@ -1,6 +1,6 @@
 """How sure an estimate is: bootstrap-t intervals, never narrower than Student's. Seeds are resampled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,7 @@ class Interval:
 def bootstrap(
     statistic: Callable[..., Array], *samples: Array, seed: int, draws: int = 1_000, confidence: float = 0.95
 ) -> Interval:
-    """Interval of `statistic(*samples)`; each sample is (..., runs, tasks), and row i of each belongs to the same seed.
+    """Estimate `statistic(*samples)`; each sample is (..., runs, tasks), and row i of each belongs to the same seed.
 
     Seeds are drawn with all that belongs to them: every task and every sample. The bootstrap-t divides what a draw
     changes by the draw's own standard error (the jackknife's). That holds its level with few runs, where percentiles
@@ -55,8 +55,15 @@ def bootstrap(
     if not (error > 0).any():
         return Interval(estimate, np.full_like(estimate, -np.inf), np.full_like(estimate, np.inf))
     least = student.ppf(0.5 + confidence / 2, runs - 1)
-    drawn = np.concatenate([_t(statistic, redrawn, estimate) for redrawn in _redraw(arrays, seed, draws)])
-    below, above = np.quantile(drawn, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
+    rng, drawn = stream(seed, "bootstrap"), []
+    at_once = max(1, NUMBERS_AT_ONCE // sum(array.size for array in arrays))
+    for start in range(0, draws, at_once):
+        chosen = rng.integers(runs, size=(min(at_once, draws - start), runs))
+        redrawn = [np.moveaxis(np.take(array, chosen, axis=-2), -3, 0) for array in arrays]  # the draws are axis 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (statistic(*redrawn) - estimate) / _standard_error(statistic, redrawn)
+        drawn.append(np.nan_to_num(t, posinf=np.finfo(float).max / 4, neginf=-np.finfo(float).max / 4))
+    below, above = np.quantile(np.concatenate(drawn), [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
     with np.errstate(invalid="ignore"):
         low, high = (estimate + sign * error * np.clip(ends, least, WIDEST * least) for sign, ends in
                      ((-1, above), (1, -below)))  # fmt: skip
@@ -65,14 +72,14 @@ def bootstrap(
 
 
 def iqm_interval(scores: Array, *, seed: int, draws: int = 1_000) -> Interval:
-    """Of the interquartile mean, wide enough to hold the mean's as well: of few runs the quarters that it leaves out
-    may be the ones that matter, as where one run in three fails."""
+    """Estimate the interquartile mean, with an interval that holds the mean's as well: with few runs, the quarters
+    that it leaves out may be the ones that matter, as where one run in three fails."""
     middle, whole = (bootstrap(statistic, scores, seed=seed, draws=draws) for statistic in (iqm, mean))
     return Interval(middle.estimate, np.minimum(middle.low, whole.low), np.maximum(middle.high, whole.high))
 
 
 def _standard_error(statistic: Callable[..., Array], arrays: list[Array]) -> Array:
-    """The jackknife's: from the statistic without each of the seeds in turn. Of a mean it is the usual one."""
+    """Compute the jackknife's standard error, leaving out each seed in turn. Of a mean it is the usual one."""
     runs = arrays[0].shape[-2]
     if statistic is mean:  # the same, much faster
         each = np.moveaxis(arrays[0].mean(axis=-1), -1, 0)  # (runs, ...)
@@ -82,22 +89,6 @@ def _standard_error(statistic: Callable[..., Array], arrays: list[Array]) -> Arr
         with np.errstate(invalid="ignore"):
             error = np.sqrt((runs - 1) * each.var(axis=0))
     return np.asarray(np.where(error > 1e-12 * np.abs(each).max(axis=0), error, 0.0))  # rounding is no spread
-
-
-def _t(statistic: Callable[..., Array], arrays: list[Array], estimate: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = (statistic(*arrays) - estimate) / _standard_error(statistic, arrays)
-    return np.nan_to_num(t, posinf=np.finfo(float).max / 4, neginf=-np.finfo(float).max / 4)
-
-
-def _redraw(arrays: list[Array], seed: int, draws: int) -> Iterator[list[Array]]:
-    """Return the resampled scores with the draws as a new first axis, as many at once as fit into memory."""
-    rng = stream(seed, "bootstrap")
-    runs = arrays[0].shape[-2]
-    at_once = max(1, NUMBERS_AT_ONCE // sum(array.size for array in arrays))
-    for start in range(0, draws, at_once):
-        chosen = rng.integers(runs, size=(min(at_once, draws - start), runs))
-        yield [np.moveaxis(np.take(array, chosen, axis=-2), -3, 0) for array in arrays]
 
 
 def _checked(samples: tuple[Array, ...]) -> list[Array]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from bsrs.errors import BadInput
 from bsrs.stats.aggregates import Array, mean
 from bsrs.stats.comparison import Comparison, improvement, paired_difference, relative_advantage
+from bsrs.stats.curves import steps_to_threshold
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import Reference, failure_bound, game_name, human_reference, minatar_game, reference_of
 from bsrs.stats.resampling import Interval, bootstrap
@@ -60,58 +60,58 @@ class Row:
 
 
 def summary(series: Sequence[Series]) -> list[Row]:
-    """A row for each series."""
-    return [_row(own, series) for own in series]
+    """Make a row for each series."""
+    rows = []
+    for own in series:
+        baseline, reference = baseline_of(own, series), task_reference(own.task, series)
+        final, area = (bootstrap(mean, each[:, None], seed=SEED) for each in (own.final, own.area))
+        over_training = at_end = better = advantage = None
+        steps_to_level = np.nan
+        if baseline is not None and reference is not None:
+            level = reference.random + 0.9 * (float(baseline.final.mean()) - reference.random)
+            steps_to_level = float(np.median(steps_to_threshold(own.steps, own.curves, level)))
+        if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
+            over_training, at_end = (gain(own, baseline, value) for value in (attrgetter("area"), attrgetter("final")))
+            mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
+            better = improvement(mine, zero)
+            if reference is not None:
+                relative = mean_advantage(reference.random)
+                advantage = bootstrap(relative, mine[:, None], zero[:, None], seed=SEED)
+        comparisons = over_training, at_end, failures_of(own, reference), reference, steps_to_level, better, advantage
+        rows.append(Row(own, area, final, *comparisons))
+    return rows
 
 
-def _row(own: Series, series: Sequence[Series]) -> Row:
-    baseline, reference = baseline_of(own, series), task_reference(own.task, series)
-    final, area = (bootstrap(mean, each[:, None], seed=SEED) for each in (own.final, own.area))
-    better = advantage = gain = final_gain = None
-    steps_to_level = np.nan
-    if baseline is not None and reference is not None:
-        steps_to_level = own.steps_to(reference.random + 0.9 * (float(baseline.final.mean()) - reference.random))
-    if baseline is not None and baseline is not own and set(own.seeds) & set(baseline.seeds):
-        gain, final_gain = (paired_gain(own, baseline, value) for value in (attrgetter("area"), attrgetter("final")))
-        mine, zero = on_shared_seeds(attrgetter("final"), own, baseline)
-        better = improvement(mine, zero)
-        if reference is not None:
-            relative = partial(mean_advantage, floor=reference.random)
-            advantage = bootstrap(relative, mine[:, None], zero[:, None], seed=SEED)
-    failures = failures_of(own, reference)
-    return Row(own, area, final, gain, final_gain, failures, reference, steps_to_level, better, advantage)
-
-
-def paired_gain(own: Series, baseline: Series, value: Callable[[Series], Array]) -> Comparison | None:
+def gain(own: Series, baseline: Series, value: Callable[[Series], Array]) -> Comparison | None:
     """Compare two series on the seeds that they share; None if they share none."""
     mine, zero = on_shared_seeds(value, own, baseline)
     return paired_difference(mine, zero, seed=SEED) if len(mine) else None
 
 
 def on_shared_seeds(value: Callable[[Series], Array], *series: Series) -> list[Array]:
-    """The value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
+    """Return the value of each series' runs on the seeds that all have: (seeds,) each, in one order."""
     seeds = sorted(set.intersection(*(set(each.seeds) for each in series)))
     return [of_seeds(each, seeds, value) for each in series]
 
 
 def of_seeds(series: Series, seeds: Sequence[int], value: Callable[[Series], Array]) -> Array:
-    """The value of the runs with these seeds, in their order."""
+    """Return the value of the runs with these seeds, in their order."""
     return value(series)[[series.seeds.index(seed) for seed in seeds]]
 
 
-def mean_advantage(x: Array, y: Array, floor: float) -> Array:
-    """Relative advantage of the mean scores."""
-    return relative_advantage(mean(x), mean(y), floor)
+def mean_advantage(floor: float) -> Callable[[Array, Array], Array]:
+    """Make the statistic to resample: the relative advantage of the mean scores."""
+    return lambda x, y: relative_advantage(mean(x), mean(y), floor)
 
 
 def baseline_of(series: Series, everything: Sequence[Series]) -> Series | None:
-    """The eta = 0 series to compare with: of the same variant, or else of the same task."""
+    """Find the eta = 0 series to compare with: of the same variant, or else of the same task."""
     same_task = [each for each in everything if each.task == series.task and each.eta == 0.0]
     return next((each for each in same_task if each.variant == series.variant), next(iter(same_task), None))
 
 
 def task_reference(task: Task, everything: Sequence[Series]) -> Reference | None:
-    """The fixed reference of the task's env, else the baseline's own range; no shaped run can change either."""
+    """Return the fixed reference of the task's env, else the baseline's own range; no shaped run can change either."""
     if known := reference_of(task.env):
         return known
     zeros = [each for each in everything if each.task == task and each.eta == 0.0]
@@ -150,7 +150,7 @@ class Games:
 
 
 def games_together(series: Sequence[Series]) -> Games | None:
-    """All Atari games, or else all MinAtar games; None if fewer than two have been run.
+    """Put all Atari games together, or else all MinAtar games; None if fewer than two have been run.
 
     Only games that every constant eta has are compared, on the seeds that all have; schedules are there if they have
     all of these. Atari's scores are human-normalised, MinAtar's relative to its references.
@@ -191,7 +191,7 @@ def games_together(series: Sequence[Series]) -> Games | None:
 
 
 def _by_game(series: Sequence[Series]) -> tuple[str, dict[tuple[str, float | str], Series]]:
-    """The kind of games, and each game's series by eta."""
+    """Return the kind of games, and each game's series by eta."""
     kind, name_of = "Atari", game_name
     if not any(name_of(each.env) for each in series):
         kind, name_of = "MinAtar", minatar_game

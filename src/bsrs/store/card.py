@@ -41,7 +41,7 @@ def _outcome(result: Mapping[str, Any]) -> str:
 
 
 def _score(scores: Sequence[float]) -> str:
-    """The mean with its 95% interval over the episodes of the last evaluation, by Student's t."""
+    """Format the mean with its 95% interval over the episodes of the last evaluation, by Student's t."""
     n, mean = len(scores), math.fsum(scores) / len(scores)
     if n < 2:
         return f"{mean:.2f} (one episode)"
@@ -53,7 +53,7 @@ def _score(scores: Sequence[float]) -> str:
 
 
 def _needs(settings: RunSettings) -> str:
-    """What `load` has to be given besides the folder."""
+    """Name the arguments that `load` needs besides the folder."""
     objects = [name for name, value in settings.fields.items() if str(value).startswith(PREFIX)]
     return "".join(f", {name}=..." for name in objects)
 

@@ -33,7 +33,7 @@ def save(folder: Path, state: State, about: dict[str, Any]) -> None:
 
 
 def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
-    """Write the next checkpoint aside. `about` is what the store itself wants to remember."""
+    """Write the next checkpoint aside. `about` is what the store itself notes."""
     aside, old = _beside(folder)
     with explained(folder):
         _clear(aside)
@@ -41,12 +41,10 @@ def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
             _clear(old)
         aside.mkdir()
         with new_file(aside / _TENSORS) as file:
-            _put(file, tensor_bytes(state))
+            file.write(tensor_bytes(state))
         for name, array in state.arrays.items():
             with new_file(aside / _file(name)) as file:
                 np.save(file, array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
     sums = {name: checksum(aside / name) for name in [_TENSORS, *map(_file, state.arrays)]}
     content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
     write_json(aside / "state.json", content, sealed=True)  # the last, and it syncs the folder
@@ -75,7 +73,7 @@ class Generation(NamedTuple):
 
 
 def generations(folder: Path) -> dict[int, Generation]:
-    """The checkpoints by their step: the last one, and the one before it where a kill has left both."""
+    """Find the checkpoints by their step: the last one, and the one before it where a kill has left both."""
     found = {}
     for path in (_beside(folder)[1], folder):
         if os.path.lexists(path):
@@ -85,7 +83,7 @@ def generations(folder: Path) -> dict[int, Generation]:
 
 
 def _label(path: Path) -> tuple[int, str]:
-    """Step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
+    """Read step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
     try:
         content = read_json(path / "state.json")
         step, engine = content["info"]["step"], content["about"].get("engine", "")
@@ -95,13 +93,13 @@ def _label(path: Path) -> tuple[int, str]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The last whole checkpoint of a run, if there is one."""
+    """Find the last whole checkpoint of a run, if there is one."""
     found = generations(folder)
     return found[max(found)].path if found else None
 
 
 def load(path: Path) -> tuple[State, dict[str, Any]]:
-    """The checkpoint and what was said about it."""
+    """Load a checkpoint, and what the store noted about it."""
     try:
         if path.is_symlink():
             raise ValueError("it is a link")
@@ -173,25 +171,19 @@ def tensor_bytes(state: State, metadata: dict[str, str] | None = None) -> bytes:
 
 
 def model_bytes(model: State) -> bytes:
-    """A trained model as a safetensors file, with its `info` in the header."""
+    """Encode a trained model as a safetensors file, with its `info` in the header."""
     return tensor_bytes(model, {"info": json.dumps(model.info)} if model.info else None)
 
 
 def read_model_bytes(data: bytes) -> State:
-    """The way back from `model_bytes`."""
+    """Decode what `model_bytes` encoded."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     info = json.loads(header.get("__metadata__", {}).get("info", "{}"))
     return State(safetensors.torch.load(data), info=info)
 
 
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def _clear(path: Path) -> None:
-    """Remove whatever is there, be it a folder or not."""
+    """Remove whatever is there, folder or not."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -199,7 +191,7 @@ def _clear(path: Path) -> None:
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:
-    """Where the next checkpoint is written, and where the last one is meanwhile."""
+    """Return where the next checkpoint is written, and where the last one is meanwhile."""
     return folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
 
 

@@ -21,7 +21,6 @@ Mark = dict[str, int]
 BEGINNING: Mark = {"size": 0, "checksum": 0}
 
 LARGEST_JSON = 2**26  # bytes
-LARGEST_LINES = 2**30
 _BLOCK = 2**20
 _NOT_A_FILE = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 
@@ -35,7 +34,7 @@ class Damaged(BadInput):
 
 
 def write_json(path: Path, content: dict[str, Any], *, sealed: bool = False) -> None:
-    """A JSON object; `sealed`, with its own checksum in it, which `read_json` verifies where it finds one."""
+    """Write a JSON object; `sealed`, with its own checksum in it, which `read_json` verifies where it finds one."""
     write_whole(path, _encoded(content, sealed))
 
 
@@ -63,11 +62,11 @@ class Lines:
                 raise
 
     def size(self) -> int:
-        """Bytes so far."""
+        """Return the bytes so far."""
         return os.fstat(self._descriptor).st_size
 
     def mark(self) -> Mark:
-        """Where the file ends now, and the checksum of all before."""
+        """Note where the file ends now, and the checksum of all before."""
         size = self.size()
         return {"size": size, "checksum": self._checksum(size)}
 
@@ -92,7 +91,7 @@ class Lines:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become null."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -107,7 +106,7 @@ def _finite(value: Any) -> Any:
 
 
 def walk(root: Path) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
-    """Each folder in `root` and below with its names, None if it cannot be read, and the folders to search next.
+    """Yield each folder in `root` and below with its names, None if it cannot be read, and the folders to search next.
 
     As `os.walk`, in order, without following links and at any depth.
     """
@@ -126,7 +125,7 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str] | None, list[str]]]:
 
 
 def open_regular(path: Path | str) -> int:
-    """The descriptor of a regular file to read; FileNotFoundError passes.
+    """Open a regular file to read; FileNotFoundError passes.
 
     `Damaged` if it is something else; a file that the system does not open is not damaged, but `Denied` or `Exhausted`.
     """
@@ -148,7 +147,7 @@ def open_regular(path: Path | str) -> int:
 
 
 def read_bytes(path: Path | str, largest: int = LARGEST_JSON) -> bytes:
-    """The content of a regular file of at most `largest` bytes."""
+    """Read a regular file of at most `largest` bytes."""
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > largest:
@@ -157,7 +156,7 @@ def read_bytes(path: Path | str, largest: int = LARGEST_JSON) -> bytes:
 
 
 def checksum(path: Path | str) -> Mark:
-    """Size and checksum of a regular file."""
+    """Compute size and checksum of a regular file."""
     with os.fdopen(open_regular(path), "rb") as file:
         return _checksum(file)
 
@@ -176,7 +175,7 @@ def _checksum(file: BinaryIO) -> Mark:
 
 
 def read_json(path: Path | str) -> dict[str, Any]:
-    """A JSON object. One that was written with its checksum must be what was written, to the byte."""
+    """Read a JSON object. One that was written with its checksum must be what was written, to the byte."""
     raw = read_bytes(path)
     content = parse_json(raw, str(path))
     if not isinstance(content, dict):
@@ -184,27 +183,6 @@ def read_json(path: Path | str) -> dict[str, Any]:
     if "checksum" in content and _encoded({k: v for k, v in content.items() if k != "checksum"}, True) != raw:
         raise Damaged(f"{path} has changed since it was written")
     return content
-
-
-def read_lines(path: Path | str) -> list[dict[str, Any]]:
-    """The whole lines of a file; one that a killed process left half-written at the end does not count.
-
-    A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
-    """
-    records = []
-    for number, piece in enumerate(read_bytes(path, LARGEST_LINES).split(b"\n")[:-1], start=1):
-        where = f"{path}, line {number}"
-        record = parse_json(piece, where)
-        if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
-            raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
-        for name, value in record.items():
-            parts = value if isinstance(value, list) else [value]
-            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
-                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
-        if record["kind"] == "eval" and not is_number(record.get("score")):
-            raise Damaged(f"{where} is damaged: expected an evaluation with a score")
-        records.append(record)
-    return records
 
 
 def is_count(value: Any) -> bool:
@@ -218,7 +196,7 @@ def is_number(value: Any) -> bool:
 
 
 def parse_json(raw: bytes, where: str) -> Any:
-    """Strict JSON, or `Damaged`; `where` it is from."""
+    """Parse strict JSON, or raise `Damaged`; `where` it is from."""
     try:
         return json.loads(raw, parse_constant=_not_json)
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from bsrs.errors import BadInput
 from bsrs.store.files import Damaged, open_regular, read_json
 from bsrs.writing import Denied, own_file
 
-# Looking whether a lock is held takes it for an instant; so who wants it asks again for this long.
+# `is_held` takes the lock for an instant, so whoever wants it asks again for this long.
 PATIENCE_S = 0.5
 
 
@@ -54,7 +54,7 @@ def is_held(path: Path | str) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Who took the lock last, in words."""
+    """Name the process that took the lock last."""
     try:
         about = read_json(path)
         return f"process {int(about['pid'])} on {about['host']}"

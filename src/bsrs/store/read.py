@@ -21,7 +21,7 @@ from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, listed
 from bsrs.scales import is_own_scale
 from bsrs.shaping import BOOTSTRAPPED
-from bsrs.store.files import Damaged, is_count, is_number, matches, read_bytes, read_json, read_lines, walk
+from bsrs.store.files import Damaged, is_count, is_number, matches, parse_json, read_bytes, read_json, walk
 from bsrs.writing import Denied, Exhausted
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ SEALED = ("config.json", "metrics.jsonl", "timing.jsonl", "model.safetensors")
 _NEEDED = ("config.json", "metrics.jsonl")
 _OF_A_RUN = frozenset({"config.json", "metrics.jsonl", "result.json"})
 _LARGEST_MODEL = 2**32
+_LARGEST_METRICS = 2**30
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as its folder tells it."""
+    """One run, as read from its folder."""
 
     folder: Path
     config: RunSettings
@@ -52,7 +53,7 @@ class RunRecord:
     sealed: bool = False
 
     def trace(self, name: str, kind: str = "train") -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Steps and values of one recorded quantity; None in the records is not a number here."""
+        """Return steps and values of one recorded quantity; None in the records is no number here."""
         lines = [line for line in self.metrics if line["kind"] == kind and is_number(line.get(name, ""))]
         steps = np.array([line["step"] for line in lines], dtype=np.int64)
         return steps, np.array([line[name] for line in lines], dtype=np.float64)
@@ -70,7 +71,7 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The run in `folder` with its records, ended or not."""
+    """Read the run in `folder` with its records, ended or not."""
     config, result = read_config(folder), read_result(folder)
     metrics = tuple(read_metrics(folder))
     if result is None:
@@ -86,7 +87,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
-    """Every run in `roots` and below, and the folders of those that are damaged with the reason."""
+    """Read every run in `roots` and below; for damaged ones, return the folder and the reason."""
     runs, damaged = [], {}
     for folder in itertools.chain.from_iterable(map(run_folders, roots)):
         try:
@@ -99,17 +100,17 @@ def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
 
 
 def run_folders(root: Path) -> Iterator[Path]:
-    """The folders of runs in `root` and below, in order; no link is followed, no run's own folders are searched."""
+    """Find the folders of runs in `root` and below, in order, without following links or searching inside runs."""
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder; expected one that holds runs")
     for folder, names, folders in walk(root):
-        if names is None or not _OF_A_RUN.isdisjoint(names):  # who reads an unreadable one as a run is told why
+        if names is None or not _OF_A_RUN.isdisjoint(names):  # reading an unreadable folder as a run says why
             folders.clear()
             yield folder
 
 
 def pick_run(root: Path, eta: float | str | None = None, seed: int | None = None) -> Path:
-    """The one run below `root` that has this eta and seed; BadInput with a list if there are several, or none."""
+    """Find the one run below `root` with this eta and seed; several or none raise BadInput with a list."""
     if (root / "config.json").exists():
         return root
     found = {}
@@ -151,7 +152,7 @@ def read_config(folder: Path) -> RunSettings:
 
 
 def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
-    """How the run ended, or None while it has not; its seal is verified unless that was just done."""
+    """Read how the run ended, or None while it has not; its seal is verified unless that was just done."""
     path = folder / "result.json"
     try:
         result = read_json(path)
@@ -181,7 +182,7 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
 
 
 def checkpoint_step(folder: Path) -> int:
-    """How far the run's checkpoint is; 0 without one, or where it cannot be read."""
+    """Read how far the run's checkpoint is; 0 without one, or where it cannot be read."""
     for name in ("checkpoint", "checkpoint.old"):  # the second alone, if a kill fell between two renames
         try:
             step = read_json(folder / name / "state.json")["info"]["step"]
@@ -191,18 +192,36 @@ def checkpoint_step(folder: Path) -> int:
     return 0
 
 
-def has_ended(folder: Path, *, verify: bool = True) -> bool:
-    """Whether the run needs no more work. One that failed does."""
-    result = read_result(folder, verify=verify)
+def has_ended(folder: Path) -> bool:
+    """Return whether the run needs no more work. One that failed does."""
+    result = read_result(folder)
     return result is not None and result["outcome"] in ENDED
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Every whole record of the run so far."""
+    """Read every whole record of the run so far, without one that a killed process left half-written at the end.
+
+    A record has a kind and a step; everything else in it is a number, a word, nothing, or a list of these.
+    """
+    path = folder / "metrics.jsonl"
     try:
-        return read_lines(folder / "metrics.jsonl")
+        pieces = read_bytes(path, _LARGEST_METRICS).split(b"\n")[:-1]
     except FileNotFoundError:
         return []
+    records = []
+    for number, piece in enumerate(pieces, start=1):
+        where = f"{path}, line {number}"
+        record = parse_json(piece, where)
+        if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
+            raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
+        for name, value in record.items():
+            parts = value if isinstance(value, list) else [value]
+            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
+                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+        if record["kind"] == "eval" and not is_number(record.get("score")):
+            raise Damaged(f"{where} is damaged: expected an evaluation with a score")
+        records.append(record)
+    return records
 
 
 _MAY_IMPORT = ("env", "network", "actor", "critic", "eta", "potential")
@@ -213,7 +232,7 @@ _UNSHAPED = {"eta": 0.0, "potential": BOOTSTRAPPED}
 
 
 def _imports(name: str, value: str) -> bool:
-    """Whether the setting names code. A schedule of eta has colons, too."""
+    """Return whether the setting names code. A schedule of eta has colons, too."""
     return is_own_scale(value) if name == "eta" else ":" in value
 
 

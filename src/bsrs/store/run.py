@@ -1,4 +1,4 @@
-"""One run's folder, written by the process that trains it."""
+"""A run's folder, written by the process that trains it."""
 
 import dataclasses
 import platform
@@ -61,7 +61,7 @@ class Run:
         self._trackers: list[Tracker] = []
 
     def _take(self, resume: bool) -> None:
-        """Make the folder this run's, or find that it is."""
+        """Make the folder this run's, or check that it is."""
         config_file, ours = self.folder / "config.json", RunSettings.of(self.config)
         if not config_file.exists():
             self._refuse_strangers()
@@ -82,7 +82,7 @@ class Run:
             )
 
     def _refuse_strangers(self) -> None:
-        """Leave folders alone that hold something else."""
+        """Refuse a folder that holds something else."""
         with explained(self.folder):
             names = [path.name for path in self.folder.iterdir()]
         strangers = [name for name in names if name not in ("lock", "config.json.new")]
@@ -123,11 +123,11 @@ class Run:
         return self.folder / "checkpoint"
 
     def generations(self) -> dict[int, checkpoint.Generation]:
-        """The checkpoints that the run can continue from, by their step."""
+        """Find the checkpoints that the run can continue from, by their step."""
         return checkpoint.generations(self._checkpoint)
 
     def load(self, step: int | None = None) -> State | None:
-        """The state at `step`, by default of the last checkpoint; None at the beginning. Newer records are dropped.
+        """Load the state at `step`, by default of the last checkpoint; None at the beginning. Drop newer records.
 
         A checkpoint that is `Damaged` is taken out of the way.
         """
@@ -156,7 +156,7 @@ class Run:
         return state
 
     def set_aside(self, path: Path | None, why: Damaged) -> None:
-        """Runs are repeatable: what a disk did not keep is computed again."""
+        """Set a damaged checkpoint aside: runs are repeatable, so what a disk did not keep is computed again."""
         warnings.warn(f"{why}: the run starts again", stacklevel=2)
         checkpoint.set_aside(path or self._checkpoint)
 
@@ -173,7 +173,7 @@ class Run:
         checkpoint.remove(self._checkpoint)
 
     def fail(self, error: BaseException) -> None:
-        """The run broke down; it can be tried again from its checkpoint."""
+        """Record that the run broke down; it can be tried again from its checkpoint."""
         with suppress(OSError, BadInput):  # a full disk may be why, and must not hide it
             if not isinstance(error, BadInput) or error.__cause__ is not None:
                 write_whole(
@@ -185,7 +185,7 @@ class Run:
             write_json(self.folder / "result.json", failed, sealed=True)
 
     def wall_time(self) -> float:
-        """Seconds of training so far, over all processes that took part: of a population's, the share of one member."""
+        """Return the seconds of training so far, over all processes: of a population's, the share of one member."""
         return self._earlier + (time.monotonic() - self._began) / self._members
 
     def _result(self, **content: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ class Run:
         return {**content, **about}
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the run's files and release the folder."""
         self._metrics.close()
         self._timing.close()
         for tracker in self._trackers:

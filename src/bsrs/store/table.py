@@ -35,13 +35,13 @@ class RunStatus:
     eta: float | str
     seed: int
     steps: int
-    """Env steps that it is to have."""
+    """Env steps it will have."""
     step: int
-    """Env steps that it has."""
+    """Env steps it has so far."""
     score: float | None
     """Mean raw score of its last evaluation."""
     state: RunState
-    """running: a process has it; interrupted: none has, and it can be resumed; damaged: it cannot be read."""
+    """running: a process holds it; interrupted: none does, and it can be resumed; damaged: it cannot be read."""
     age_s: float
     """Seconds since something was last recorded."""
     reason: str = ""
@@ -62,19 +62,19 @@ class Pulse:
 
 
 def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
-    """Every run of the store, by name; of those, the ones that pass the filter."""
+    """List the runs of the store that pass the filter, by name."""
     return list(found_runs(root, which).values())
 
 
 def found_runs(root: Path, which: RunFilter | None = None) -> dict[Path, RunStatus]:
-    """As `list_runs`, by their folders."""
+    """List them as `list_runs` does, by their folders."""
     found = {folder: run_status(folder) for folder in run_folders(root)}
     passing = [pair for pair in found.items() if which is None or _passes(pair[1], which)]
     return dict(sorted(passing, key=lambda pair: pair[1].name))
 
 
 def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
-    """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
+    """Read one run at a glance; what is wrong with a damaged one is its reason."""
     about: dict[str, Any] = {"name": folder.name, "algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
     about["age_s"] = _age(folder)
     try:
@@ -98,7 +98,7 @@ def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
 
 
 def pulse(folder: Path) -> Pulse:
-    """How far an unfinished run is, from the last lines of its records."""
+    """Read how far an unfinished run is, from the last lines of its records."""
     lines = _last_lines(folder / "metrics.jsonl")
     timing = _last_lines(folder / "timing.jsonl")
     scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
@@ -111,7 +111,7 @@ def pulse(folder: Path) -> Pulse:
 
 
 def _last_lines(path: Path) -> list[dict[str, Any]]:
-    """The last whole lines of a file that may still be written to; a damaged one does not count here."""
+    """Read the last whole lines of a file that may still be written to, without damaged ones."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -148,7 +148,7 @@ def _passes(status: RunStatus, which: RunFilter) -> bool:
 
 
 def _eta_text(eta: float | str) -> str:
-    """So that 1, 1.0 and "1" are one eta."""
+    """Write an eta so that 1, 1.0 and "1" are the same."""
     try:
         return f"{float(eta):g}"
     except ValueError:
@@ -160,20 +160,20 @@ def _eta_text(eta: float | str) -> str:
 
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
-    """A row for each run: what `bsrs runs` shows, and every setting of its config."""
+    """Read a row for each run: what `bsrs runs` shows, and every setting of its config."""
     rows = [run_row(status) for status in list_runs(Path(root), which)]
     return _frame(rows, [field.name for field in dataclasses.fields(RunStatus) if field.name != "config"])
 
 
 def run_row(status: RunStatus) -> dict[str, Any]:
-    """One run as a flat row: the settings of its config, then how it is going."""
+    """Flatten one run: the settings of its config, then how it is going."""
     row = dataclasses.asdict(status)
     settings: dict[str, Any] = row.pop("config")
     return settings | row
 
 
 def read_records(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
-    """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front.
+    """Read a row for each record of each run, with the run's name, algorithm, env, eta and seed in front.
 
     Damaged runs are left out, with a warning.
     """
@@ -190,13 +190,13 @@ def read_records(root: Path | str, which: RunFilter | None = None) -> "pd.DataFr
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> "pd.DataFrame":
-    """The rows; with these columns where there are none to tell."""
+    """Make a frame of the rows; with these columns if there are none."""
     pandas = optional("pandas", "reading a store as a table", "report")
     return pandas.DataFrame(rows, columns=None if rows else columns)
 
 
 def connect(root: Path | str, which: RunFilter | None = None) -> "duckdb.DuckDBPyConnection":
-    """A DuckDB connection with the tables `runs` and `records`."""
+    """Open a DuckDB connection with the tables `runs` and `records`."""
     connection = optional("duckdb", "reading a store with DuckDB", "report").connect()
     for name, table in (("runs", read_runs(root, which)), ("records", read_records(root, which))):
         connection.register(f"{name}_frame", table)

@@ -17,7 +17,7 @@ TrackerName = Literal["tensorboard", "csv", "wandb"]
 
 
 def numbers(line: dict[str, Any], kind: str) -> dict[str, float]:
-    """The numbers of a record, by the names that trackers show."""
+    """Select the numbers of a record, by the names that trackers show."""
     return {f"{kind}/{name}": v for name, v in line.items() if isinstance(v, (int, float)) and name != "step"}
 
 
@@ -59,7 +59,7 @@ class CSV:
 
 
 def _step(text: str) -> float:
-    """The step of a row; no step of ours where it is none."""
+    """Read the step of a row; infinite if it is no step of ours."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else math.inf
 
 
@@ -91,7 +91,7 @@ Tracker = TensorBoard | CSV | WandB
 
 
 def open_trackers(names: Sequence[TrackerName], folder: Path, config: TrainingConfig, first_step: int) -> list[Tracker]:
-    """The trackers of a run that continues at `first_step`."""
+    """Open the trackers of a run that continues at `first_step`."""
     opened: list[Tracker] = []
     for name in names:
         if name == "wandb":

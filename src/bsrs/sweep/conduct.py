@@ -1,10 +1,12 @@
 """A sweep from its configs to its end: its folder, and workers that are kept busy until every run has a result."""
 
+import os
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bsrs import __version__
@@ -13,11 +15,11 @@ from bsrs.config.sweep import SweepOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 from bsrs.store.files import read_json, write_json
-from bsrs.store.lock import Lock
+from bsrs.store.lock import Lock, is_held
 from bsrs.store.table import RunStatus, run_status
 from bsrs.sweep.plan import describe, tasks_left
-from bsrs.sweep.tasks import Ended, Executor, Task, clean_up
-from bsrs.sweep.view import SweepView, show_sweep
+from bsrs.sweep.tasks import Ended, Executor, Task
+from bsrs.sweep.view import SweepView
 from bsrs.writing import DiskFull, make_folder
 
 FORMAT = 1
@@ -41,24 +43,36 @@ def run_sweep(
     options: SweepOptions,
     executor: Executor | None = None,
     *,
-    show: Callable[..., AbstractContextManager[SweepView]] = show_sweep,
+    view: type[SweepView] = SweepView,
 ) -> Summary:
     """Train what has not ended yet. Kill it at any time and call it again: it continues."""
     with sweep_folder(root, [folder_name(config) for config in configs]):
         tasks = tasks_left(configs, root, options)
-        left = {name for task in tasks for name in task.names}
-        clean_up([root / name for name in map(folder_name, configs) if name not in left])
+        left = [config for task in tasks for config in task.configs]
+        remove_leftovers(root, set(configs) - set(left))
+        print(describe(tasks, options), file=sys.stderr, flush=True)
+        if not tasks:
+            return Summary()
         executor = executor or make_executor(options, root)
+        watcher = view(root, left, len(configs))
         try:
-            with show(root, [config for task in tasks for config in task.configs], len(configs)) as watcher:
-                watcher.message(describe(tasks, options))
+            with watcher.screen:
                 return run_tasks(tasks, executor, watcher, retries=options.retries)
         finally:
             executor.close()
 
 
+def remove_leftovers(root: Path, ended: Collection[TrainingConfig]) -> None:
+    """Remove checkpoints that a kill just before a run's end has left."""
+    for folder in (root / folder_name(config) for config in ended):
+        if any(os.path.lexists(folder / f"checkpoint{which}") for which in ("", ".old", ".new")):
+            from bsrs.store import checkpoint  # here, because it imports torch
+
+            checkpoint.remove(folder / "checkpoint")
+
+
 def make_executor(options: SweepOptions, root: Path) -> Executor:
-    """The executor that the options ask for. `root` is the sweep's folder."""
+    """Make the executor that the options name. `root` is the sweep's folder."""
     if options.executor == "ray":
         from bsrs.sweep.executors.ray import RayExecutor
 
@@ -74,7 +88,7 @@ def make_executor(options: SweepOptions, root: Path) -> Executor:
 
 @contextmanager
 def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """The sweep's folder, held by this process; it remembers the names of all runs that were ever planned in it."""
+    """Hold the sweep's folder, which remembers the names of all runs that were ever planned in it."""
     make_folder(root)
     if (root / "config.json").exists():
         raise BadInput(f"{root} is the folder of a run; expected a folder for a sweep")
@@ -90,7 +104,7 @@ def sweep_folder(root: Path, names: Sequence[str]) -> Iterator[None]:
 
 
 def planned_runs(root: Path) -> list[str]:
-    """The names of the runs that were planned in a sweep's folder."""
+    """Read the names of the runs that were planned in a sweep's folder."""
     path = root / "sweep.json"
     try:
         content = read_json(path)
@@ -105,12 +119,18 @@ def planned_runs(root: Path) -> list[str]:
 
 
 def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, retries: int = 2) -> Summary:
-    """Until every run has ended. A run whose worker died is tried again, from its checkpoint."""
+    """Keep the executor busy until every run has ended. A run whose worker died is tried again, from its checkpoint."""
     schedule = _Schedule(watcher, retries)
     executor.submit(tasks)
     submitted = len(tasks)
     while submitted or schedule.waiting:
-        due = schedule.due()
+        due = [
+            task
+            for task, earliest in schedule.waiting.items()
+            if earliest <= time.monotonic() and not any(is_held(folder / "lock") for folder in task.folders)
+        ]
+        for task in due:
+            del schedule.waiting[task]
         executor.submit(due)
         submitted += len(due)
         for ended in executor.wait(1.0):
@@ -122,25 +142,18 @@ def run_tasks(tasks: Sequence[Task], executor: Executor, watcher: SweepView, *, 
 
 @dataclass
 class _Schedule:
-    """What to do about each task that ended."""
+    """Decides what to do about each task that ended."""
 
     watcher: SweepView
     retries: int
     summary: Summary = field(default_factory=Summary)
-    waiting: list[tuple[float, Task]] = field(default_factory=list)
-    """Tasks to be submitted again, and not before when."""
-    losses: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    seen_busy: set[tuple[str, ...]] = field(default_factory=set)
-
-    def due(self) -> list[Task]:
-        """The tasks whose time has come and whose runs no other process has; they are not waiting any more."""
-        now = time.monotonic()
-        due = [pair for pair in self.waiting if pair[0] <= now and not pair[1].is_held()]
-        self.waiting = [pair for pair in self.waiting if pair not in due]
-        return [task for _, task in due]
+    waiting: dict[Task, float] = field(default_factory=dict)
+    """Tasks to be submitted again as soon as no other process has their runs, and not before when."""
+    losses: Counter[Task] = field(default_factory=Counter)
+    seen_busy: set[Task] = field(default_factory=set)
 
     def handle(self, ended: Ended) -> None:
-        task = ended.task
+        task, name = ended.task, ended.task.folders[0].name
         if ended.how == "done":
             for status in (run_status(folder, verify=False) for folder in task.folders):
                 self.summary.statuses.append(status)
@@ -148,18 +161,18 @@ class _Schedule:
         elif ended.how == "full":
             raise DiskFull(ended.why)
         elif ended.how == "busy":
-            if task.names not in self.seen_busy:
+            if task not in self.seen_busy:
                 self.watcher.message(f"{ended.why}: waiting for it")
-                self.seen_busy.add(task.names)
-            self.waiting.append((time.monotonic() + BUSY_S, task))
-        elif ended.how == "lost" and self.losses[task.names] < self.retries:
-            self.losses[task.names] += 1
+                self.seen_busy.add(task)
+            self.waiting[task] = time.monotonic() + BUSY_S
+        elif ended.how == "lost" and self.losses[task] < self.retries:
+            self.losses[task] += 1
             them = "it is" if len(task.configs) == 1 else f"its {len(task.configs)} runs are"
-            self.watcher.message(f"{task.names[0]}: {ended.why}; {them} tried again")
-            self.waiting.append((0.0, task))
+            self.watcher.message(f"{name}: {ended.why}; {them} tried again")
+            self.waiting[task] = 0.0
         elif len(task.configs) > 1:
             self.watcher.message(f"{ended.why}: its {len(task.configs)} runs are tried one by one")
-            self.waiting += [(0.0, single) for single in task.split()]
+            self.waiting |= {replace(task, configs=(config,)): 0.0 for config in task.configs}
         else:
-            self.summary.problems[task.names[0]] = ended.why
-            self.watcher.message(f"{task.names[0]}: {ended.why}")
+            self.summary.problems[name] = ended.why
+            self.watcher.message(f"{name}: {ended.why}")

@@ -23,26 +23,22 @@ WARM_UP = 200
 
 
 def core_seconds(tasks: Sequence[Task]) -> float:
-    """What is left of the tasks, on one core. Tasks that look alike are measured once."""
+    """Estimate what is left of the tasks, on one core. Tasks that look alike are measured once."""
     kinds: dict[Any, list[Task]] = {}
     for task in tasks:
-        kinds.setdefault(_kind(task), []).append(task)
+        config = task.configs[0]
+        if find_algorithm(config.algorithm).agent:  # exact tables take no time
+            spec = spec_of(config.env)
+            kinds.setdefault((config.algorithm, spec.kind, spec.obs_shape, len(task.configs)), []).append(task)
     seconds = 0.0
     for alike in kinds.values():
-        each = step_seconds(alike[0], MEASURED_S / len(kinds)) if alike[0].row.agent else 0.0
-        seconds += each * sum(task.configs[0].steps - checkpoint_step(task.folders[0]) for task in alike)
+        steps = sum(task.configs[0].steps - checkpoint_step(task.folders[0]) for task in alike)
+        seconds += steps * step_seconds(alike[0], MEASURED_S / len(kinds))
     return seconds
 
 
-def _kind(task: Task) -> Any:
-    if not task.row.agent:
-        return task.row.name
-    spec = spec_of(task.configs[0].env)
-    return task.row.name, spec.kind, spec.obs_shape, len(task.configs)
-
-
 def step_seconds(task: Task, seconds: float) -> float:
-    """Seconds of one env step of a whole population with all that goes with it: learning and evaluations."""
+    """Measure the seconds of one env step of a whole population, with its share of learning and evaluations."""
     import torch
 
     from bsrs.run import Records, make_agent
@@ -68,13 +64,13 @@ def step_seconds(task: Task, seconds: float) -> float:
 
 
 def _learning_soon(config: TrainingConfig) -> TrainingConfig:
-    """The run with just the timed random steps at its start: an evaluation step costs as much as one of them."""
+    """Shorten the run's random start to what is timed: an evaluation step costs as much as a random one."""
     has_random_play = hasattr(config, "learning_starts")
     return dataclasses.replace(config, learning_starts=WARM_UP) if has_random_play else config  # type: ignore[call-arg]
 
 
 def _time_steps(loop: Any, steps: int, seconds: float) -> float:
-    """Seconds of one env step, over at least `steps` and, then, up to `seconds`."""
+    """Time one env step, over at least `steps` of them and for up to `seconds`."""
     began, first = time.perf_counter(), loop.step
     while loop.step < first + steps or time.perf_counter() - began < seconds < math.inf:
         loop.advance()
@@ -87,7 +83,7 @@ def _time_steps(loop: Any, steps: int, seconds: float) -> float:
 
 
 def replay_bytes(config: TrainingConfig) -> float:
-    """Memory of one run's replay: stacked frames are kept once, of other observations this one and the next."""
+    """Estimate the memory of one run's replay: it keeps stacked frames once, other observations twice."""
     size = getattr(config, "buffer_size", 0)
     if not size or find_algorithm(config.algorithm).agent is None:
         return 0.0
@@ -98,7 +94,7 @@ def replay_bytes(config: TrainingConfig) -> float:
 
 
 def machine_bytes() -> float:
-    """Memory of this machine, or of the container that this process is in."""
+    """Return the memory of this machine, or of the container that this process is in."""
     total = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     with suppress(OSError, ValueError):  # no such limit
         total = min(total, float(Path("/sys/fs/cgroup/memory.max").read_text()))

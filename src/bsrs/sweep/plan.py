@@ -27,27 +27,21 @@ SCALES = ("smoke", "laptop", "paper")
 
 
 def expand(sweep: SweepConfig) -> list[TrainingConfig]:
-    """Every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
+    """List every run of the sweep. The seed changes slowest: a sweep stopped early has tried every eta."""
     find_algorithm(sweep.algorithm)
     for name in ("env", "eta", "seed"):
         if any(name in settings for settings in (sweep.fields, sweep.grid, *sweep.only.values())):
             raise BadInput(f"{name} is among the sweep's settings; expected it as a list of its own")
-    bases = [
-        _base(sweep, env, dict(zip(sweep.grid, values, strict=True)))
-        for env in sweep.env
-        for values in itertools.product(*sweep.grid.values())
-    ]
+    bases = []
+    for env in sweep.env:
+        own = dict(sweep.only.get(env, {}))
+        name = own.pop("preset", sweep.preset)
+        make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
+        for values in itertools.product(*sweep.grid.values()):
+            bases.append(make(env=env, **{**sweep.fields, **own, **dict(zip(sweep.grid, values, strict=True))}))
     etas = [float(eta) if isinstance(eta, (int, float)) else eta for eta in sweep.eta]
     seeds = range(sweep.first_seed, sweep.first_seed + sweep.seeds)
     return [dataclasses.replace(base, eta=eta, seed=seed) for seed in seeds for base in bases for eta in etas]
-
-
-def _base(sweep: SweepConfig, env: str, of_grid: dict[str, Any]) -> TrainingConfig:
-    """Return an env's config without eta and seed."""
-    own = dict(sweep.only.get(env, {}))
-    name = own.pop("preset", sweep.preset)
-    make = partial(preset, sweep.algorithm, name) if name else partial(default_preset, sweep.algorithm)
-    return make(env=env, **{**sweep.fields, **own, **of_grid})
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -55,7 +49,7 @@ def _base(sweep: SweepConfig, env: str, of_grid: dict[str, Any]) -> TrainingConf
 
 
 def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
-    """A preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
+    """Read a preset by name or a TOML file by path, at a scale, with some settings of the algorithm changed."""
     path, presets = Path(name), sweep_presets()
     if name in presets:
         text = presets[name]
@@ -75,7 +69,7 @@ def read_sweep(name: str, scale: str, changes: dict[str, Any]) -> SweepConfig:
 
 
 def sweep_presets() -> dict[str, str]:
-    """The project's sweep presets: name -> TOML."""
+    """Read the project's sweep presets: name -> TOML."""
     found = [path for path in files("bsrs.presets").iterdir() if path.name.endswith(".toml")]
     return {path.name.removesuffix(".toml"): path.read_text() for path in sorted(found, key=lambda path: path.name)}
 
@@ -90,22 +84,14 @@ def _at_scale(content: dict[str, Any], name: str, scale: str, changes: dict[str,
     merged = {key: value for key, value in {**content, **own}.items() if key not in ("scale", "about")}
     merged["fields"] = {**_table(content, "fields", name), **_table(own, "fields", name), **changes}
     found = from_dict(SweepConfig, merged, name)
-    known = _envs(content, *scales.values())
-    for env in found.only:
+    lists = [each.get("env") for each in (content, *scales.values()) if isinstance(each, dict)]
+    known = [str(env) for envs in lists if isinstance(envs, list) for env in envs]
+    for env, settings in found.only.items():
         if env not in known:
             raise unknown(f"env of {name} under only", env, known)
-    return dataclasses.replace(found, only={env: _without(changes, each) for env, each in found.only.items()})
-
-
-def _without(changes: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What was changed on the command line is changed for all envs."""
-    return {key: value for key, value in settings.items() if key not in changes}
-
-
-def _envs(*parts: Any) -> list[str]:
-    """That any scale has."""
-    lists = [part["env"] for part in parts if isinstance(part, dict) and isinstance(part.get("env"), list)]
-    return [str(env) for envs in lists for env in envs]
+        for key in changes:  # what was changed on the command line is changed for all envs
+            settings.pop(key, None)
+    return found
 
 
 def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
@@ -120,7 +106,7 @@ def _table(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 
 def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOptions) -> list[Task]:
-    """The runs that have not ended, as populations of those that can be members of one agent and are equally far.
+    """Group the runs that have not ended into populations: members of one agent that are equally far.
 
     Runs that have begun are divided as the whole sweep was, the others so that every worker has something to do.
     """
@@ -147,8 +133,8 @@ def tasks_left(configs: Sequence[TrainingConfig], root: Path, options: SweepOpti
 
 
 def members(config: TrainingConfig, runs: int, options: SweepOptions) -> int:
-    """How many runs a population should have, of a sweep of so many: as many as make a core fastest, in equal portions
-    for all workers, within the memory."""
+    """Choose how many of a sweep's runs a population has: as many as make a core fastest, in equal portions for all
+    workers, within the memory."""
     if options.members or options.executor != "local":
         return options.members or 1
     row = find_algorithm(config.algorithm)
@@ -170,7 +156,7 @@ def describe(tasks: Sequence[Task], options: SweepOptions) -> str:
 
 
 def run_options(config: TrainingConfig, options: SweepOptions) -> RunOptions:
-    """How one run of the sweep is executed."""
+    """Derive how a run of the sweep is executed."""
     has_images = find_algorithm(config.algorithm).agent is not None and spec_of(config.env).is_image
     every = options.checkpoint_every or (50_000 if has_images else 10_000)
     shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +18,24 @@ SECONDS_BETWEEN_LINES = 30.0
 _MAX_ROWS = 16
 
 
-@contextmanager
-def show_sweep(root: Path, left: Sequence[TrainingConfig], total: int) -> Iterator["SweepView"]:
-    """Show how the sweep is going on standard error."""
-    if not sys.stderr.isatty():
-        yield SweepView(root, left, total)
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    # No thread of its own, for worker processes may be forked from this one.
-    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-        yield SweepView(root, left, total, live)
-
-
 class SweepView:
-    """A line for each run that ends, and the running ones: in a live table, or every now and then."""
+    """On standard error: a line for each run that ends, and the running ones in a live table, or every now and then."""
 
-    def __init__(self, root: Path, left: Sequence[TrainingConfig], total: int, live: Any = None) -> None:
-        self._root, self._live = root, live
+    transient = True
+    """Whether the live table is removed at the end."""
+
+    def __init__(self, root: Path, left: Sequence[TrainingConfig], total: int) -> None:
+        self._root = root
+        self._live: Any = None
+        self.screen: AbstractContextManager[Any] = nullcontext()
+        """Holds the terminal while the sweep runs."""
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            # No thread of its own, for worker processes may be forked from this one.
+            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=self.transient)
+            self.screen = self._live
         self._total, self._ended, self._failed = total, total - len(left), 0
         self._left = {folder_name(config): config.steps for config in left}
         self._first = {name: checkpoint_step(root / name) for name in self._left}
@@ -96,7 +95,7 @@ class SweepView:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Format seconds as people read them."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 7200:

@@ -104,7 +104,7 @@ class LocalExecutor:
             return Ended(task, "lost", _cause(code))
 
     def _end(self, worker: _Worker) -> None:
-        """Runs survive a kill, so this is the way to stop one."""
+        """Kill the worker: runs survive that."""
         self._workers.remove(worker)
         worker.process.kill()
         worker.process.join()
@@ -119,7 +119,7 @@ def _cause(exit_code: int) -> str:
 
 @contextmanager
 def _pinned(threads: int) -> Iterator[None]:
-    """So many for the process that is started here."""
+    """Set the threads of the process that is started here."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update({name: str(threads) for name in THREADS})
     try:
@@ -134,7 +134,7 @@ def _pinned(threads: int) -> Iterator[None]:
 
 @contextmanager
 def _ignoring_ctrl_c() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C from their beginning: a traceback from their imports helps nobody."""
+    """Let processes started here ignore Ctrl-C from their beginning: a traceback from their imports helps nobody."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -147,7 +147,7 @@ def _ignoring_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _no_main_module() -> Iterator[None]:
-    """Keeps a new process from importing the user's script, which has no need of that and may not be made for it."""
+    """Keep a new process from importing the user's script: it does not need it, and the script may not expect it."""
     theirs = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -157,7 +157,7 @@ def _no_main_module() -> Iterator[None]:
 
 
 def _serve(connection: Connection) -> None:
-    """What a worker process does all its life."""
+    """Work off tasks until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the one that started us decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     while True:

@@ -33,7 +33,7 @@ class Job:
         return replace(ended, how="lost") if ended.how == "failed" and self._out_of_time else ended
 
     def checkpoint(self, task: Task) -> Any:
-        """The same again: how far the runs are is in their folders."""
+        """Submit the same task again: how far its runs are is in their folders."""
         from submitit.helpers import DelayedSubmission
 
         self._out_of_time = True
@@ -80,11 +80,11 @@ class SlurmExecutor:
         try:
             answer: Ended = job.result()
             return answer
-        except Exception as error:  # whatever ended the job: it is told in its log
+        except Exception as error:  # whatever ended the job is in its log
             return Ended(task, "lost", f"Slurm job {job.job_id} failed: {str(error).splitlines()[0]}")
 
     def _lost(self) -> list[Any]:
-        """Jobs that the queue has not known twice in a row, so that a result has had time to appear."""
+        """Find jobs that the queue did not know twice in a row, so that a result has had time to appear."""
         if time.monotonic() - self._asked < SQUEUE_S or not self._jobs:
             return []
         self._asked = time.monotonic()
@@ -102,7 +102,7 @@ class SlurmExecutor:
 
 
 def slurm_parameters(options: SlurmOptions, threads: int) -> dict[str, Any]:
-    """The options in submitit's words."""
+    """Translate the options for submitit."""
     parameters: dict[str, Any] = {
         "job_name": "bsrs",
         "time": options.time_min,
@@ -121,7 +121,7 @@ def slurm_parameters(options: SlurmOptions, threads: int) -> dict[str, Any]:
 
 
 def _queue() -> set[str] | None:
-    """Ids of this user's jobs that are waiting or running; None if Slurm does not answer just now."""
+    """List the ids of this user's jobs that are waiting or running; None if Slurm does not answer just now."""
     try:
         answer = subprocess.run(
             ["squeue", "--me", "--noheader", "--array", "--format=%i"], capture_output=True, text=True, timeout=60
