@@ -99,7 +99,7 @@ class DQNAgent(OffPolicyAgent[DQNConfig]):
         next_q_target = self.target(batch.next_obs)  # (P, B, A)
         bootstrap = state_value(next_q_target, config.temperature)  # (P, B)
         next_q = next_q_target
-        if config.double or (shaped and self.shaper.needs_online_value and config.potential_network != "target"):
+        if config.double or (shaped and any(self.shaper.shares(step)) and config.potential_network != "target"):
             next_q = self.online(batch.next_obs)
         if config.double:
             bootstrap = double_value(next_q, next_q_target)
