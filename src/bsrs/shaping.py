@@ -1,20 +1,21 @@
 """Bootstrapped reward shaping, the whole idea: read this file first.
 
-Potential-based shaping (Ng, Harada and Russell, 1999) adds `gamma * phi(s') - phi(s)` to the reward and does not change
-the optimal policy. Bootstrapped shaping (BSRS) takes as `phi` what the agent has anyway, its own current value
-estimate, times one number: `phi(s) = eta * V(s)`. The shaped reward is
+Potential-based shaping (Ng, Harada and Russell, 1999) adds `gamma * phi(s') - phi(s)` to the reward and
+leaves the optimal policy unchanged. Bootstrapped shaping (BSRS) uses as `phi` what the agent has already, its own
+current value estimate, times one number: `phi(s) = eta * V(s)`. So the shaped reward is
 
-    r~ = r + eta * (gamma * V(s') - V(s))        where V(s') is zero if s' is terminal
+    r~ = r + eta * (gamma * V(s') - V(s))        with V(s') = 0 in terminal states.
 
-`shaped_reward` is that line, and the only place that has it. It needs two choices:
+`shaped_reward` is that line, and the only place that computes it. Two small objects configure it:
 
-- a *potential* takes the place of `V`: the estimate itself (`Bootstrapped`), a fixed function (`Static`), or noise that
-  is redrawn over time (`RandomDynamic`);
-- a *shape-scale* is `eta`: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`), a function of the
-  state (`PerState`), or one that learns (`bsrs.auto`, or a `ShapeScale` of your own).
+- a *potential* is what eta scales: the value estimate (`Bootstrapped`), a fixed function (`Static`), or noise redrawn
+  over time (`RandomDynamic`);
+- a *shape-scale* is eta: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`), a function of the state
+  (`PerState`), or one that learns (`bsrs.auto`, or a `ShapeScale` of your own).
 
-A `Shaping` is one of each. A `Shaper` applies shapings to batches, one for each member of a population, and keeps what
-their scales remember. DQN, TD3, SAC, the adapters to other libraries and sampled learning on tables all use it.
+`Shaping` combines one of each. A `Shaper` applies shapings, one for each member of a population, and holds what their
+scales remember. Everything in this project shapes through it: DQN, TD3, SAC, the adapters to other libraries and
+sampled learning on tables.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def shaped_reward(
     terminated: Array | None = None,
     next_eta: Array | None = None,
 ) -> Array:
-    """`reward + gamma * phi(s') - phi(s)` with `phi = eta * V`, and phi(s') zero where the episode terminated.
+    """Return `reward + gamma * phi(s') - phi(s)` with `phi = eta * V`, and phi(s') = 0 where the episode terminated.
 
-    Works on Python floats and on NumPy, PyTorch and JAX arrays, and does not change its inputs. `eta` and `gamma`
-    broadcast: a number, one per transition, or one per member of a population. A time limit is not termination:
-    `terminated` is false there.
+    Works on Python floats and on NumPy, PyTorch and JAX arrays, and does not modify its inputs. `eta` and `gamma`
+    broadcast: pass a number, one per transition, or one per member of a population. A time limit is not termination:
+    leave `terminated` false there.
 
-    If eta depends on the state, pass `eta` at the state and `next_eta` at the next state; otherwise the optimal policy
-    may change.
+    If eta depends on the state, pass `eta` at the state and `next_eta` at the next state. Otherwise policy invariance
+    is lost.
     """
     _check_same_shape(reward=reward, value=value, next_value=next_value, terminated=terminated)
     next_phi = (eta if next_eta is None else next_eta) * next_value
@@ -85,7 +86,7 @@ def _check_same_shape(**arrays: Array) -> None:
 
 @dataclass(frozen=True)
 class Shaping:
-    """A potential and its scale: `phi(s) = eta * potential(s)`."""
+    """Combine a potential with its scale: `phi(s) = eta * potential(s)`."""
 
     eta: ShapeScale | Callable[..., Array] | float | str | Array
     potential: Potential | Callable[..., Array] | str = field(default_factory=Bootstrapped)
@@ -96,7 +97,7 @@ class Shaping:
         return member.eta(step, state, value) * member.potential(state, value, step)
 
     def __call__(self, reward: Array, value: Array, next_value: Array, **transition: Any) -> Array:
-        """Return the shaped reward of a batch as `Shaper` does, for scales that do not learn."""
+        """Return the shaped reward of a batch, for scales that do not learn. Takes the arguments of `Shaper`."""
         return Shaper([self])(reward, value, next_value, **transition)
 
 
@@ -107,7 +108,7 @@ class _Member:
         self.scale, self.potential = as_scale(shaping.eta), as_potential(shaping.potential)
         self.memory, self.batches = self.scale.init(), 0
         self.online_share = online_share
-        self.last_eta: Array = math.nan
+        self.last_eta: Array = math.nan  # of the last batch, if it depends on the state
 
     def shaped_reward(
         self, reward: Array, value: Array, next_value: Array, gamma: Array, terminated: Array | None,
@@ -128,7 +129,7 @@ class _Member:
         return _one_per_state(eta, like) if self.scale.depends_on_state else eta
 
     def share(self, step: int) -> float:
-        """Return how much of V(s') is the online network's; the rest is the target network's."""
+        """Return the share of the online network in V(s'); the rest is the target network's."""
         return self.scale.share(self.memory, step) if self.scale.mixes else self.online_share
 
     def is_active(self, step: int) -> bool:
@@ -150,30 +151,36 @@ class _Member:
 
 
 class Shaper:
-    """Applies shapings to batches, one for each member of a population, and keeps what their scales remember.
+    """Apply shapings, one per member of a population, and hold what their scales remember.
 
-    With one member, arrays are (B,) or of any shape; with P members, their first axis is P. With `members` the first
-    axis is the members' even if there is only one. `split` takes V(s') from the target network, unless the scale mixes
-    the two networks itself.
+    With one member, arrays have any shape, usually (B,). With P members, their first axis is P.
     """
 
     def __init__(self, shapings: Sequence[Shaping], *, split: bool = False, members: bool = False) -> None:
+        """Create a shaper.
+
+        Args:
+            shapings: One shaping per member.
+            split: Take V(s') from the target network, for scales that do not mix the two networks themselves.
+            members: Treat the first axis of the arrays as members even if there is only one member. Your own scales
+                and potentials are then called once per member, with arrays (B, ...).
+        """
         self._members = [_Member(shaping, 0.0 if split else 1.0) for shaping in shapings]
         self._has_axis = members or len(shapings) > 1
         self.scales = scales = [member.scale for member in self._members]
         potentials = [member.potential for member in self._members]
         self.probes = [scale.probes for scale in scales]
-        """How many observations each member's scale wants to see V of."""
+        """Number of probe observations that each member's scale needs."""
         self.learns = any(scale.update_every for scale in scales)
-        """Whether any scale learns from batches."""
+        """Whether any member's scale learns from batches."""
         self.has_memory = self.learns or any(self.probes)
-        """Whether any scale learns from batches or from V of the probes."""
+        """Whether any member's scale has a memory that changes during training."""
         self.mixes = any(scale.mixes for scale in scales)
-        """Whether any scale mixes the online and the target network's V(s')."""
+        """Whether any member's scale mixes V(s') of the online and the target network itself."""
         self.needs_value = self.learns or not all(isinstance(p, (Static, RandomDynamic)) for p in potentials)
-        """Whether anything depends on the agent's value estimate."""
+        """Whether the agent's value estimate is needed at all."""
         self.depends_on_state = any(scale.depends_on_state for scale in scales)
-        """Whether any eta depends on the state."""
+        """Whether any member's eta depends on the state."""
         bootstrapped = all(type(p) is Bootstrapped for p in potentials)
         self.is_plain = bootstrapped and not self.learns and not self.depends_on_state
         """Whether shaping is V times one number per member, as the kernels compute it."""
@@ -204,7 +211,7 @@ class Shaper:
         self, reward: Array, value: Array, next_value: Array, *, terminated: Array, step: int, obs: Array = None,
         next_obs: Array = None,
     ) -> None:  # fmt: skip
-        """Show a batch to the scales that learn."""
+        """Pass a batch to the scales that learn."""
         for member, own in self._each(reward, value, next_value, terminated, obs, next_obs):
             if member.scale.update_every:
                 member.update(step, *own)
@@ -215,7 +222,7 @@ class Shaper:
             yield member, [array[p] if self._has_axis and _has_axes(array) else array for array in arrays]
 
     def is_active(self, step: int) -> bool:
-        """Whether there is anything to add or to learn at `step`: at eta = 0 there is nothing to compute."""
+        """Return whether there is anything to add or to learn at `step`. At eta = 0 there is not."""
         return any(member.is_active(step) for member in self._members)
 
     def etas(self, step: int) -> list[Array]:
@@ -223,11 +230,11 @@ class Shaper:
         return [member.eta(step) for member in self._members]
 
     def shares(self, step: int) -> list[float]:
-        """Return how much of V(s') is the online network's, for each member."""
+        """Return the share of the online network in V(s'), for each member."""
         return [member.share(step) for member in self._members]
 
     def reward_factors(self, step: int) -> list[float]:
-        """Return what each member's rewards are multiplied by."""
+        """Return the factor that each member's rewards are multiplied by."""
         return [member.scale.reward_factor(member.memory, step) for member in self._members]
 
     def in_force(self, step: int) -> list[dict[str, float]]:
@@ -235,21 +242,21 @@ class Shaper:
         return [member.metrics(step) for member in self._members]
 
     def look(self, value: Array, member: int = 0) -> None:
-        """Show V of the probe observations to a member's scale."""
+        """Pass V of the probe observations to a member's scale."""
         own = self._members[member]
         own.memory = own.scale.look(own.memory, value)
 
     def forget(self, member: int = 0) -> None:
-        """Tell a member's scale that its probe observations are replaced."""
+        """Notify a member's scale that its probe observations are replaced."""
         own = self._members[member]
         own.memory = own.scale.forget(own.memory)
 
     def state(self, member: int = 0) -> dict[str, Any]:
-        """Return what a member's scale remembers, for a checkpoint: JSON can hold it."""
+        """Return what a member's scale remembers, as JSON-compatible data for a checkpoint."""
         return {"memory": _as_lists(self._members[member].memory), "batches": self._members[member].batches}
 
     def load_state(self, state: dict[str, Any], member: int = 0) -> None:
-        """Continue from where `state` was taken."""
+        """Restore what `state` returned."""
         own = self._members[member]
         own.memory, own.batches = dict(state["memory"]), int(state["batches"])
 
