@@ -235,8 +235,9 @@ def test_members_of_a_population_are_asked_one_by_one():
     assert agent.shaper.depends_on_state
     import torch
 
-    eta = agent.shaper.eta(0, torch.rand(2, 5, 4), torch.rand(2, 5))
-    assert eta.shape == (2, 5)
+    obs, ones = torch.rand(2, 5, 4), torch.ones(2, 5)
+    shaped = agent.shaper(0 * ones, ones, 0 * ones, gamma=0.9, state=obs, next_state=obs)
+    torch.testing.assert_close(shaped, -torch.stack([by_state(own) for own in obs]))
 
 
 def test_folder_names_hold_no_signs_of_their_own():

@@ -146,7 +146,7 @@ def test_it_works_with_every_kind_of_buffer(kind: str) -> None:
 
 
 def test_it_is_the_default() -> None:
-    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.shaper._scales[0], Movement)
+    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.shaper.scales[0], Movement)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ class BatchShaper:
         states = {"state": state, "next_state": next_state, "step": self.step}
         # Added to a zero reward, so that no digits are lost next to a large one.
         term: Tensor = self.shaper(torch.zeros_like(value), value, next_value, **transition, **states)
-        if self.shaper.scales_reward:
-            term = term + (self.shaper.reward_factors(self.step)[0] - 1) * reward
+        if (factor := self.shaper.reward_factors(self.step)[0]) != 1:
+            term = term + (factor - 1) * reward
         if not torch.is_tensor(term) or term.shape != value.shape:  # (B, 1) would have become (B, B)
             raise BadInput(
                 f"the shaping term is {describe_array(term)}: potential and eta functions must return a tensor with one"
@@ -88,7 +88,7 @@ class BatchShaper:
                 self._all(each) for each in (reward, value, next_value, terminated)
             )
             seen = {"obs": self._all(state), "next_obs": self._all(next_state), "step": self.step}
-            self.shaper.update(reward, value, next_value, terminated=terminated, members=False, **seen)
+            self.shaper.update(reward, value, next_value, terminated=terminated, **seen)
         self.updates += 1
         return term
 

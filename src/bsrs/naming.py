@@ -14,7 +14,7 @@ import importlib
 import os
 import re
 import sys
-from functools import reduce
+from functools import partial, reduce
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -152,14 +152,19 @@ def _content(thing: Any, depth: int) -> Any:
     """What an object is made of, without addresses in memory."""
     if is_literal(thing) or depth == 0:
         return repr(thing) if is_literal(thing) else type(thing).__qualname__
+    if isinstance(thing, (type, ModuleType)):
+        return thing.__name__
     if isinstance(thing, CodeType):
         return thing.co_code, thing.co_names, [_content(const, depth - 1) for const in thing.co_consts]
     if code := getattr(thing, "__code__", None):
         cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-        return [_content(part, depth - 1) for part in (code, *(thing.__defaults__ or ()), *cells)]
+        owner = [thing.__self__] if hasattr(thing, "__self__") else []
+        return [_content(part, depth - 1) for part in (code, *(thing.__defaults__ or ()), *cells, *owner)]
+    if isinstance(thing, partial):
+        return [_content(part, depth - 1) for part in (thing.func, *thing.args, *thing.keywords.items())]
     if hasattr(thing, "tolist"):
         return repr(thing.tolist())
     if isinstance(thing, (list, tuple)):
         return [_content(part, depth - 1) for part in thing]
-    held = getattr(thing, "__dict__", {}) if not isinstance(thing, type) else {}
-    return type(thing).__qualname__, {name: _content(part, depth - 1) for name, part in sorted(held.items())}
+    held = sorted(getattr(thing, "__dict__", {}).items())
+    return type(thing).__qualname__, {name: _content(part, depth - 1) for name, part in held}

@@ -116,7 +116,7 @@ class OffPolicyAgent(Generic[Config]):
         self._step, config = step, self.config
         if step <= config.learning_starts:
             return
-        for _ in range(self._gradient_steps_due(step)):
+        for _ in range(times_due(step, config.n_envs, config.train_freq) * self.gradient_steps):
             self.updates += 1
             if self.kernel is not None:
                 self.kernel.train(step)
@@ -125,10 +125,10 @@ class OffPolicyAgent(Generic[Config]):
         if self.probes.due(step, config.n_envs, self.period):
             self.probes.look(self.replay, lambda obs: self.value(self.as_input(obs)))
 
-    def _gradient_steps_due(self, step: int) -> int:
-        config = self.config
-        each = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
-        return times_due(step, config.n_envs, config.train_freq) * each
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps per `train_freq` env steps; -1 in the config means one for each."""
+        return self.config.gradient_steps if self.config.gradient_steps > 0 else self.config.train_freq
 
     def sample(self) -> Batch:
         """Draw a batch for every member from its own stream."""

@@ -76,28 +76,40 @@ def solve(
     if method == "auto":
         method, eta = _choose(eta, temperature)
     limits: dict[str, Any] = {"tol": tol, "max_steps": max_steps, "watch": watch}
-    if method == "iterate" and is_large(mdp) and temperature == 0.0 and isinstance(eta, (int, float)) and eta > -1:
-        backup = Backup(mdp, gamma, dtype=dtype, threads=threads)
-        found, outcome = relaxed_iteration(backup, backup.first_value(first), eta=float(eta), **limits)
-        plain = _solution(backup, found, method)
-        phi = eta / (1.0 + eta) * found.value
-        return replace(plain, q=plain.q - phi[:, None], value=plain.value - phi, outcome=outcome, eta=float(eta))
-    if method == "iterate" and not isinstance(eta, str):
-        start = np.zeros((1, *mdp.rewards.shape)) if first is None else first[None]
-        scale = np.asarray(eta, dtype=np.float64)
-        batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
-        q, count = batch.q[0], int(batch.applications[0])
-        end = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
-        return Solution(q, state_value(q, temperature), greedy_policy(q), count, *end)
-    if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
+    large = is_large(mdp) and temperature == 0.0
+    relaxed = large and isinstance(eta, (int, float)) and eta > -1
+    if method == "iterate" and not relaxed and not isinstance(eta, str):
+        return _iterate(mdp, gamma, eta, first, temperature, dtype, **limits)
+    if method != "iterate" and temperature == 0.0 and not large and dtype is np.float64:
         return _solve_small(mdp, gamma, method, 1.0 + _one_number(method, eta), first, **limits)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
     value = backup.first_value(first)
-    if method == "iterate":
-        rule = cast(str, eta)
-        return _solution(backup, accelerate(backup, value, rule, memory=memory, **limits), rule)
-    run = midrange if method == "midrange" else modified_policy_iteration
-    return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
+    if method != "iterate":
+        run = midrange if method == "midrange" else modified_policy_iteration
+        return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
+    if isinstance(eta, str):
+        return _solution(backup, accelerate(backup, value, eta, memory=memory, **limits), eta)
+    return _iterate_large(backup, value, float(cast(float, eta)), **limits)
+
+
+def _iterate(
+    mdp: MDP, gamma: float, eta: npt.ArrayLike, init: Floats | None, temperature: float, dtype: Any, **limits: Any
+) -> Solution:
+    """Apply the self-shaped operator, as one of the tables that `solve_many` takes side by side."""
+    start = np.zeros((1, *mdp.rewards.shape)) if init is None else init[None]
+    scale = np.asarray(eta, dtype=np.float64)
+    batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
+    q, count = batch.q[0], int(batch.applications[0])
+    end = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
+    return Solution(q, state_value(q, temperature), greedy_policy(q), count, *end)
+
+
+def _iterate_large(backup: Backup, value: Floats, eta: float, **limits: Any) -> Solution:
+    """The same as over-relaxed value iteration; at the end the potential is taken off again."""
+    found, outcome = relaxed_iteration(backup, value, eta=eta, **limits)
+    plain = _solution(backup, found, "iterate")
+    phi = eta / (1.0 + eta) * found.value
+    return replace(plain, q=plain.q - phi[:, None], value=plain.value - phi, outcome=outcome, eta=eta)
 
 
 def _checked_tol(tol: float | None, dtype: Any, mdp: MDP, gamma: float) -> float:
