@@ -9,7 +9,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from bsrs.adapting import plain_class, shaped_class
+from bsrs.adapting import plain_class, put_in_front
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3.model import Shaped, ShapedOffPolicy, ShapedOnPolicy
@@ -49,10 +49,10 @@ def shape(
 
 def attach(model: Model, shaper: ModelShaper) -> Model:
     """Give the model its shaping, in place of what it had."""
-    describe(shaper)  # what cannot be saved is refused now
+    if shaper.has_memory:
+        describe(shaper)  # what cannot be saved is refused now
     vars(model)["bsrs_shaper"] = shaper
-    front = ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy
-    model.__class__ = shaped_class(front, plain_class(type(model)))
+    put_in_front(ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy, model)
     return model
 
 
