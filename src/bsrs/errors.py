@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -24,6 +25,14 @@ def optional(module: str, what: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise MissingExtra(what, extra) from None
+
+
+def missing_module(error: ModuleNotFoundError) -> str:
+    """What to do about a module that a package of the user's could not import."""
+    package = (error.name or "").partition(".")[0]
+    if package and importlib.util.find_spec(package):
+        return f"{error}: another version of {package} may have it"
+    return f"{error}: install what has it"
 
 
 class EnvFault(BadInput):
