@@ -4,6 +4,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,12 +28,15 @@ def optional(module: str, what: str, extra: str) -> Any:
         raise MissingExtra(what, extra) from None
 
 
-def missing_module(error: ModuleNotFoundError) -> str:
-    """What to do about a module that a package of the user's could not import."""
-    package = (error.name or "").partition(".")[0]
-    if package and importlib.util.find_spec(package):
-        return f"{error}: another version of {package} may have it"
-    return f"{error}: install what has it"
+def in_short(error: BaseException) -> str:
+    """What went wrong in code that is not ours, and where, in one line; what to do about a module that is missing."""
+    first = next(iter(str(error).strip().splitlines()), "without a word")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        installed = importlib.util.find_spec(package) is not None
+        return f"{first}; " + (f"another version of {package} may have it" if installed else f"install {package}")
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {first} ({where.filename}:{where.lineno})"
 
 
 class EnvFault(BadInput):

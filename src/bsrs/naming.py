@@ -18,7 +18,7 @@ from functools import reduce
 from types import CodeType, ModuleType
 from typing import Any
 
-from bsrs.errors import BadInput, missing_module
+from bsrs.errors import BadInput, in_short
 
 PREFIX = "python/"
 LONGEST = 160
@@ -88,11 +88,9 @@ def import_from_here(name: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if not isinstance(error, ModuleNotFoundError):
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {what}") from error
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {missing_module(error)}") from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
+            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {in_short(error)}") from error
         where = f"neither installed nor in this folder, {os.getcwd()}"
         raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 

@@ -72,8 +72,8 @@ TRAIN = (
     " --checkpoint-every 0 --no-tensorboard --kernels off"
     " --train-freq 4 --gradient-steps 1"
 ).split()
-SECONDS = 120
-WAY_OUT = r"expected|may help|may have it|install what|pip install|did you mean|prefix|--env-kwargs|gymnasium\.wrappers|shimmy|It has"
+SECONDS = 300
+WAY_OUT = r"expected|another version|install \w|did you mean|prefix|--env-kwargs|shimmy|It has|\.py:\d+\)"
 
 
 def main(wanted: list[str]) -> int:
@@ -109,12 +109,12 @@ def train(algorithm: str, env: str) -> str:
         except subprocess.TimeoutExpired:
             return "TIMEOUT"
         lines = ended.stderr.strip().splitlines() or ["without a word"]
-        if "Traceback" in ended.stderr:
+        if ended.returncode == 1:
             return f"TRACEBACK: {lines[-1]}"
         if ended.returncode == 0:
             score = re.search(r"score \S+", ended.stdout)
             return f"trained: {score[0] if score else ended.stdout.strip()}"
-        said = lines[-1].removeprefix("bsrs: ")
+        said = [line for line in lines if line.startswith("bsrs: ")][-1].removeprefix("bsrs: ")
         refused = ended.returncode == 2 and re.search(WAY_OUT, said)
         return f"refused: {said}" if refused else f"NO WAY OUT: exit code {ended.returncode}, {said}"
 

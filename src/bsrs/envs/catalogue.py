@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from bsrs.envs.observations import Observations
 from bsrs.envs.single import GymSingle, Single
 from bsrs.envs.spec import EnvSpec, Kind
 from bsrs.envs.vector import Envs
-from bsrs.errors import BadInput, MissingExtra, missing_module, nearest, optional
+from bsrs.errors import BadInput, MissingExtra, in_short, nearest, optional
 
 _ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
 _MINATAR = {
@@ -205,18 +204,10 @@ def _built(env: str, make: Callable[..., Any], render: bool) -> Any:
     except gymnasium.error.Error as error:
         raise BadInput(f"env {env!r} cannot be made: {error}") from None
     except (Exception, SystemExit) as error:  # whatever an env may do
-        raise BadInput(f"env {env!r} cannot be made: {_why(error)}") from error
+        hint = "" if isinstance(error, ModuleNotFoundError) else f"; {_OTHER_SETTINGS}"
+        raise BadInput(f"env {env!r} cannot be made: {in_short(error)}{hint}") from error
 
 
-def _why(error: BaseException) -> str:
-    """What an env's own code raised, and what to do about it."""
-    if isinstance(error, ModuleNotFoundError):
-        return missing_module(error)
-    what = f"{type(error).__name__}: {str(error).strip() or 'without a word'}"
-    if isinstance(error, TypeError):
-        return (
-            f"{what}; --env-kwargs KEY=VALUE gives it settings, a function of your own (MODULE:NAME) makes it otherwise"
-        )
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    hint = "other settings (--env-kwargs KEY=VALUE) or another version of its package may help"
-    return f"{what} ({where.filename}:{where.lineno}); {hint}"
+_OTHER_SETTINGS = (
+    "--env-kwargs KEY=VALUE gives it other settings, and a function of your own, MODULE:NAME, anything else"
+)
