@@ -18,7 +18,7 @@ from functools import partial, reduce
 from types import CodeType, ModuleType
 from typing import Any
 
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, in_short
 
 PREFIX = "python/"
 LONGEST = 160
@@ -79,18 +79,18 @@ def object_named(name: str, what: str) -> Any:
 
 def import_from_here(name: str, purpose: str) -> ModuleType:
     """Import a module that is installed or lies in this folder, where the command `bsrs` itself would not look."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise BadInput(f"{name[:80]!r} {purpose} is no name of a module")
+    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+        raise BadInput(
+            f"{name[:80]!r} {purpose} is no name of a module; expected one such as my_envs, without a path or .py"
+        )
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if not isinstance(error, ModuleNotFoundError):
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {what}") from error
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {error}") from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
+            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {in_short(error)}") from error
         where = f"neither installed nor in this folder, {os.getcwd()}"
         raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 

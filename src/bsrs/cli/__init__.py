@@ -31,7 +31,7 @@ COMMANDS: Commands = {
     ("report",): ("results:report", "one HTML page about a folder of runs"),
     ("play",): ("results:play", "watch a trained run, or record a video of it"),
     ("export",): ("results:export", "write a trained policy as an ONNX or TorchScript file"),
-    ("completion",): ("flags:completion", "completion of commands and flags for bash or zsh"),
+    ("completion",): ("flags:completion", "completion of commands and flags for bash, zsh or fish"),
     ("tabular", "solve"): ("tabular:solve", "solve one table exactly, with any eta"),
     ("tabular", "sweep"): ("tabular:sweep", "operator applications to convergence, over etas and seeds"),
     ("tabular", "theory"): ("tabular:theory", "proven range, spectral and empirical limits, best eta"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
+from tyro.conf import Positional
 
 from bsrs.cli.flags import OWN, algorithm_flags, as_text, preset_values, set_flags
 from bsrs.cli.show import print_json, print_recommendations, print_table, show_progress
@@ -59,9 +59,9 @@ def _train(algorithm: str, arguments: TrainArguments) -> None:
         raise BadInput("--eta or --seed has no value; expected at least one")
     for eta in arguments.eta:  # before anything heavy is imported
         check_eta(eta)
+    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     from bsrs.run import run
 
-    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     folders = [(arguments.out or Path("runs")) / folder_name(config) for config in configs]
     if arguments.out is not None and len(configs) == 1:
         folders = [arguments.out]
@@ -120,7 +120,7 @@ class SweepArguments(HowToSweep, SweepLists):
 class PresetArguments(HowToSweep):
     """A sweep from a data file."""
 
-    file: Annotated[Path | None, tyro.conf.Positional] = None
+    file: Positional[Path | None] = None
     """A TOML file of your own."""
     preset: str = ""
     """One of the project's: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
@@ -247,43 +247,50 @@ def _setting(text: str) -> tuple[str, Any]:
 # Presets.
 
 
-def presets(name: Annotated[str, tyro.conf.Positional] = "", json: bool = False) -> None:
+def presets(name: Positional[str] = "", preset: Positional[str] = "", json: bool = False) -> None:
     """List the presets, or print one.
 
     Args:
-        name: An algorithm, for the settings that its presets give; or a sweep preset. Empty lists them all.
+        name: An algorithm or a sweep preset. Empty lists them all.
+        preset: A preset of that algorithm, to see all its settings.
         json: Print one JSON document instead.
     """
-    rows = {row.name: row for row in algorithms()}
-    if json:
-        _print_presets(name, rows)
-        return
-    if name in rows:
-        row = rows[name]
-        fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
-        values = [{"": f.name, **{key: as_text(v) for key, v in preset_values(row, f).items()}} for f in fields]
-        print_table(f"presets of {name}", values)
-        print("suit: " + ", ".join(f"{pattern} {suited}" for pattern, suited in row.suits.items()))
-    elif name in sweep_presets():
-        print(sweep_presets()[name].strip())
+    rows, sweeps = {row.name: row for row in algorithms()}, sweep_presets()
+    if name and name not in {*rows, *sweeps}:
+        raise unknown("preset", name, [*rows, *sweeps])
+    if preset and name in sweeps:
+        raise BadInput(f"{name} is a sweep preset, which is printed whole; expected no second name")
+    if preset and preset not in rows[name].presets:
+        raise unknown(f"{name} preset", preset, rows[name].presets)
+    if json and name in sweeps:
+        print_json({"sweep": name, **tomllib.loads(sweeps[name])})
+    elif json:
+        found = {row: _settings(rows[row], preset) for row in ([name] if name else rows)}
+        print_json({"presets": found} | ({} if name else {"sweeps": [*sweeps]}))
+    elif name in sweeps:
+        print(sweeps[name].strip())
+    elif preset:
+        values = _settings(rows[name], preset)[preset]
+        print_table(f"{name} {preset}", [{"setting": key, "value": as_text(value)} for key, value in values.items()])
     elif name:
-        raise unknown("preset", name, [*rows, *sweep_presets()])
+        _print_presets(rows[name])
     else:
         for row in rows.values():
             print(f"{row.name}: {', '.join(row.presets)}")
-        print(f"sweeps: {', '.join(sweep_presets())}")
+        print(f"sweeps: {', '.join(sweeps)}")
 
 
-def _print_presets(name: str, rows: Mapping[str, Algorithm]) -> None:
-    """As data: the settings that each preset gives, defaults included."""
-    if name in sweep_presets():
-        print_json({"sweep": name, **tomllib.loads(sweep_presets()[name])})
-        return
-    if name and name not in rows:
-        raise unknown("preset", name, [*rows, *sweep_presets()])
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows.values():
-        fields = [f for f in dataclasses.fields(row.config_class) if f.name not in OWN]
-        values = {field.name: preset_values(row, field) for field in fields}
-        found[row.name] = {each: {key: of[each] for key, of in values.items()} for each in row.presets}
-    print_json({"presets": {name: found[name]} if name else found} | ({} if name else {"sweeps": [*sweep_presets()]}))
+def _settings(row: Algorithm, preset: str = "") -> dict[str, dict[str, Any]]:
+    """Preset -> every setting it stands for, defaults included. All presets, or one."""
+    fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
+    values = {field.name: preset_values(row, field) for field in fields}
+    return {each: {key: of[each] for key, of in values.items()} for each in ([preset] if preset else row.presets)}
+
+
+def _print_presets(row: Algorithm) -> None:
+    """Each preset with the envs that it suits, and as the flags that do the same."""
+    for name, values in row.presets.items():
+        suited = ", ".join(pattern for pattern, suits in row.suits.items() if suits == name)
+        flags = " ".join(f"--{key.replace('_', '-')} {as_text(value)}" for key, value in values.items())
+        print(f"{name}{f', for {suited}' if suited else ''}\n  {flags or 'the defaults'}")
+    print(f"\n`bsrs presets {row.name} NAME` prints every setting of one.")
