@@ -17,10 +17,11 @@ from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
-from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
+from bsrs.figures.style import BLUE, GREEN, GREY, VERMILION, new_figure
 from bsrs.stats import Comparison, bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
+from bsrs.stats.resampling import three_digits
 from bsrs.stats.summary import on_shared_seeds
 from experiments.claims import (
     SEED,
@@ -76,7 +77,7 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, t
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
     plain: Fields = {"eta": 0.0}
-    found: dict[str, tuple[str, Fields]] = {"plain": ("", plain), "BSRS": ("", {"eta": eta})}
+    found: dict[str, tuple[str, Fields]] = {"baseline": ("", plain), "BSRS": ("", {"eta": eta})}
     found |= {parts: ("parts", {"eta": eta, "parts": parts}) for parts in PARTS}
     found["target"] = "", {"eta": eta, "potential_network": "target"}
     controls = ("scaled", "learning-rate", "faster-target")
@@ -118,7 +119,7 @@ def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
 def lengths(envs: Sequence[str]) -> dict[str, int]:
     """Env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
     return {
-        env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
+        env: min(_bases(scale, env)["baseline"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
         for env in envs
     }
 
@@ -156,7 +157,7 @@ def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
 
     The main effect of a part is the mean of the cells with it minus the mean of those without.
     """
-    names = {"": "plain", "cab": "BSRS", **{parts: parts for parts in PARTS}}
+    names = {"": "baseline", "cab": "BSRS", **{parts: parts for parts in PARTS}}
     if not set(names.values()) <= set(own):
         return {}
     scores = dict(zip(names, on_shared_seeds(area, *(own[cell] for cell in names.values())), strict=True))
@@ -179,7 +180,7 @@ def against_nothing(values: Array) -> Comparison:
 AGAINST = {
     "the target network's potential (the paper's ablation)": "target",
     "the split potential (parts c and a)": "ca",
-    "the baseline": "plain",
+    "the baseline": "baseline",
     "the scaled reward": "scaled",
     "the exact control (Q in the place of V)": "cb",
     "a faster target network": "faster-target",
@@ -238,7 +239,7 @@ def _beats(env: str, own: Mapping[str, Series], what: str, cell: str, scope: Sco
     if "BSRS" not in own or cell not in own:
         return judged(text, None, "", too_small="", command=scope.command)
     ours, theirs = on_shared_seeds(area, own["BSRS"], own[cell])
-    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training"
+    shown = f"{three_digits(ours.mean())} against {three_digits(theirs.mean())} over training"
     end, failures = gain(own["BSRS"], own[cell], final), failures_text([own["BSRS"]], [own[cell]])
     return _claim(text, shown, (ours, theirs), [own["BSRS"], own[cell]], scope, end, failures)
 
@@ -248,7 +249,7 @@ def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Cla
     found = []
     for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
         text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
-        shown = f"{values.mean():+.4g} over training"
+        shown = f"{three_digits(values.mean(), '+')} over training"
         found.append(_claim(text, shown, (values, np.zeros(len(values))), list(own.values()), scope))
     return found
 
@@ -257,14 +258,15 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
     """As many tries for the baseline as for eta, each chosen on other seeds than it is judged on."""
     shaped = [cell for cell in own if cell.startswith("BSRS")]
     plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
-    if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
+    if "baseline" not in own or len(shaped) < 2 or len(shaped) != len(plain):
         return []
-    used = ["plain", *shaped, *plain]
+    used = ["baseline", *shaped, *plain]
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
-    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
-    shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
+    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["baseline", *tried]])) for tried in (shaped, plain))
+    each = f"{three_digits(ours.mean())} against {three_digits(theirs.mean())}"
+    shown = f"{each} over training, {len(plain)} tries each and eta = 0"
     runs = [own[cell] for cell in (*shaped, *plain)]
-    return [_claim(f"{env}: tuned BSRS beats tuned the baseline", shown, (ours, theirs), runs, scope)]
+    return [_claim(f"{env}: tuned BSRS beats the tuned baseline", shown, (ours, theirs), runs, scope)]
 
 
 def held_out(scores: Array) -> Array:
@@ -279,15 +281,18 @@ def held_out(scores: Array) -> Array:
 _GROUPS = (
     (("BSRS", *PARTS), BLUE),
     (("target",), GREEN),
-    (("scaled", "learning-rate", "faster-target"), ORANGE),
+    (("scaled", "learning-rate", "faster-target"), VERMILION),
     (tuple(PAPERS), GREY),
 )
+_WORDS = {"c": "reward scale", "a": "advantage learning", "b": "mixed bootstrap"}
 _NAMES = {
     **PAPERS,
-    "cb": "cb (control: exact)",
-    "ca": "ca (split)",
-    "BSRS": "BSRS (cab)",
-    "target": "BSRS, target network",
+    **{parts: f"{' + '.join(_WORDS[part] for part in parts)} ({parts})" for parts in PARTS},
+    "BSRS": "BSRS: all three",
+    "target": "BSRS, V from the target network",
+    "scaled": "control: smaller reward",
+    "learning-rate": "control: larger learning rate",
+    "faster-target": "control: faster target network",
 }
 
 
@@ -297,17 +302,22 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
     shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
     gains, effects = {}, {}
     for env, own in found.items():
-        each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
+        each = {cell: gain(own[cell], own["baseline"], area) for cell in shown if cell in own and "baseline" in own}
         rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
         gains[f"{env}, η = {ETAS[env]:g}"] = rows
         parts = {name: against_nothing(values) for name, values in contrasts(own).items()}
         if parts:
             effects[env] = [
-                (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
+                (
+                    f"{_WORDS[name]} ({name})" if name in _WORDS else " × ".join(name),
+                    effect,
+                    BLUE if len(name) == 1 else GREY,
+                )
+                for name, effect in parts.items()
             ]
-    figures = {"anatomy": _panels(gains, 1.6, 2.7, "mean score over training,\ngain over plain")}
+    figures = {"anatomy": _panels(gains, 2.2, 2.6, "gain over the baseline,\nmean score over training")}
     if effects:
-        figures["anatomy-parts"] = _panels(effects, 1.2, 2.4, "effect on the mean score\nover training")
+        figures["anatomy-parts"] = _panels(effects, 1.8, 2.4, "effect on the mean score\nover training")
     return figures
 
 
@@ -325,18 +335,18 @@ def _panels(rows: Mapping[str, Sequence[Difference]], left: float, each: float, 
 def anatomy_table(series: Sequence[Series]) -> list[str]:
     """Every cell as a row of a Markdown table."""
     lines = [
-        "| env | cell | seeds | diverged | mean score over training | gain over plain | p | score at the end |",
+        "| env | cell | seeds | diverged | mean score over training | gain over the baseline | p | score at the end |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for env, own in by_cell(series).items():
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
-            each, plain = own[cell], own.get("plain")
-            effect = None if plain is None or cell == "plain" else gain(each, plain, area)
+            each, plain = own[cell], own.get("baseline")
+            effect = None if plain is None or cell == "baseline" else gain(each, plain, area)
             over, gained = bootstrap(mean, each.area[:, None], seed=SEED), " | "
             if effect is not None:
                 gained = f"{effect} | {effect.p:.2g}"
-            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {each.final.mean():.4g}"
-            lines.append(f"| {env} | {PAPERS.get(cell, cell)} | {runs} |")
+            runs = f"{len(each.seeds)} | {each.diverged or ''} | {over} | {gained} | {three_digits(each.final.mean())}"
+            lines.append(f"| {env} | {_NAMES.get(cell, cell)} | {runs} |")
     return lines
 
 

@@ -57,7 +57,7 @@ def by_setting(series: Sequence[Series]) -> dict[str, dict[str, Series]]:
 
 
 def judged_envs(series: Sequence[Series]) -> list[str]:
-    """Those with plain and auto; the runs by which the rule was chosen name it in full, `auto:paired`."""
+    """Those with a baseline and auto; the runs by which the rule was chosen name it in full, `auto:paired`."""
     plain, auto = ({each.env for each in series if each.eta == eta} for eta in (0.0, "auto"))
     return sorted(plain & auto)
 
@@ -69,7 +69,7 @@ def _order(series: Series) -> tuple[bool, bool, Any]:
 def name_of(series: Series) -> str:
     """As it stands in the figure."""
     name = eta_label(series.eta)
-    return f"{name} split" if _network(series) == "split" else "plain" if series.eta == 0.0 else name
+    return f"{name} split" if _network(series) == "split" else "baseline" if series.eta == 0.0 else name
 
 
 def _network(series: Series) -> str:
@@ -81,15 +81,15 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
 
     (seeds, envs), for the settings that were run on all envs, on the seeds that all share.
     """
-    envs = sorted(settings["plain"])
+    envs = sorted(settings["baseline"])
     complete = {name: runs for name, runs in settings.items() if sorted(runs) == envs}
     seeds = sorted(set.intersection(*(set(each.seeds) for runs in complete.values() for each in runs.values())))
     columns: dict[str, list[Array]] = {name: [] for name in complete}
     for env in envs:
         scores = {name: of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
-        unit = span_of(settings["plain"][env], list(settings["plain"].values()))
+        unit = span_of(settings["baseline"][env], list(settings["baseline"].values()))
         for name, each in scores.items():
-            columns[name].append((each - scores["plain"].mean()) / unit)
+            columns[name].append((each - scores["baseline"].mean()) / unit)
     return {name: np.stack(each, axis=1) for name, each in columns.items()}
 
 
@@ -100,10 +100,10 @@ def normalised(settings: Settings, value: Value) -> dict[str, Array]:
 def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Nowhere worse than the baseline, in the aggregate as good as the best single constant: within the margin."""
     settings = by_setting(series)
-    if not {"plain", "auto"} <= settings.keys():
+    if not {"baseline", "auto"} <= settings.keys():
         return []
     envs = judged_envs(series)
-    pairs = {env: (settings["auto"][env], settings["plain"][env]) for env in envs}
+    pairs = {env: (settings["auto"][env], settings["baseline"][env]) for env in envs}
     lengths = {env: auto.config.steps for env, (auto, _) in pairs.items()}  # no length is the right one
     small = too_small([each for pair in pairs.values() for each in pair], dataclasses.replace(scope, steps=lengths))
     about = partial(judged, too_small=small, command=scope.command)
@@ -166,13 +166,13 @@ def draw_auto(series: Sequence[Series]) -> dict[str, Figure]:
         axes[0, column].set_title(env, loc="left")
         axes[0, column].set_xlabel("score")
         _over_time(axes[1, column], [runs[env] for name, runs in settings.items() if "auto" in name and env in runs])
-    if "plain" in settings:
+    if "baseline" in settings:
         for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
             scores = normalised(settings, value)
             each = [bootstrap(mean, score, seed=SEED) for score in scores.values()]
             _dots(axes[0, -1], list(scores), stacked(each), measure, marker)
     axes[0, -1].set_title("over all envs", loc="left")
-    axes[0, -1].set_xlabel("gain over plain, in units of\nthe reference range")
+    axes[0, -1].set_xlabel("gain over the baseline, in units\nof the reference range")
     axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     axes[1, -1].set_visible(False)
     return {"auto-eta": figure}
@@ -184,13 +184,15 @@ def _dots(ax: Axes, names: Sequence[str], score: Interval, measure: str, marker:
     at = np.arange(len(names))[::-1] + (0.13 if filled else -0.13)
     estimate = np.asarray(score.estimate)
     for i, name in enumerate(names):
-        colour = BLACK if name == "plain" else VERMILION if "auto" in name else GREEN if "split" in name else BLUE
+        colour = BLACK if name == "baseline" else ORANGE if "auto" in name else GREEN if "split" in name else BLUE
         if np.isfinite(score.low[i]) and np.isfinite(score.high[i]):
             ax.plot([score.low[i], score.high[i]], [at[i]] * 2, color=colour, linewidth=1.2)
         face = colour if filled else "white"
         ax.plot(estimate[i], at[i], marker, color=colour, markerfacecolor=face, markersize=4.5)
     ax.plot([], [], marker, color=GREY, markerfacecolor=GREY if filled else "white", markersize=4.5, label=measure)
-    ax.axvline(estimate[names.index("plain")] if "plain" in names else 0, color=GREY, linewidth=0.7, linestyle=":")
+    ax.axvline(
+        estimate[names.index("baseline")] if "baseline" in names else 0, color=GREY, linewidth=0.7, linestyle=":"
+    )
     ax.set_yticks(np.arange(len(names))[::-1], names)
     ax.set_ylim(-0.6, len(names) - 0.4)
     ax.grid(axis="y", visible=False)
@@ -198,7 +200,7 @@ def _dots(ax: Axes, names: Sequence[str], score: Interval, measure: str, marker:
 
 def _over_time(ax: Axes, series: Sequence[Series]) -> None:
     """The share of the online network in V(s') of each run, or eta where that is what moves, and their mean."""
-    for each, colour in zip(series, (VERMILION, ORANGE, BLUE, GREEN), strict=False):
+    for each, colour in zip(series, (ORANGE, VERMILION, BLUE, GREEN), strict=False):
         name = "share" if any("share" in line for line in each.runs[0].metrics) else "eta"
         traces = [run.trace(name) for run in each.runs]
         length = min(len(steps) for steps, _ in traces)

@@ -257,8 +257,8 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
     return Tuned(tuple(above), baseline, scores, zero, best_of(scores, zero, seed=SEED))
 
 
-def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Mean score over runs against steps, for each series of a panel."""
+def curves(series: Sequence[Series], *, standard_error: bool = False, runs: bool = False) -> list[Curve]:
+    """Mean score over runs against steps, for each series of a panel, with its band or with its runs."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
@@ -271,6 +271,7 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS).within(min(reached), max(reached)),
             standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
+            runs=each.curves if runs else None,
         )
         for each in series
     ]

@@ -23,17 +23,17 @@ from bsrs.scales import Array, Memory, ShapeScale
 
 @dataclass(frozen=True)
 class Movement(ShapeScale):
-    """eta by the movement of values: between 0, the baseline, and 1, twice the speed."""
+    """The rule of `eta="auto"`: eta follows the movement of values, from 0 (the baseline) to 1 (twice the speed)."""
 
     depends_on_state = False
     probes = 256
 
     most: float = 0.5
-    """The largest b. Above 1/2 values diverge on some tasks."""
+    """Largest share b of the online network. Above 1/2 values diverge on some tasks."""
     periods: float = 10.0
-    """Over how many periods the slope is averaged."""
+    """Number of periods over which the slope is averaged."""
     pace: float = 0.5
-    """How far b moves towards its goal in one period."""
+    """Fraction of the way that b moves towards its goal in one period."""
 
     def init(self) -> Memory:
         return {"b": 0.0, "b before": 0.0, "product": 0.0, "square": 0.0, "value": [], "movement": []}
@@ -64,7 +64,7 @@ class Movement(ShapeScale):
         return {name: keep * memory[name] + new for name, new in sums.items()}
 
     def slope(self, memory: Memory) -> float:
-        """Return f; 0 before there are two movements, and where they turn back."""
+        """Return the slope f. It is 0 before there are two movements, and if they point in opposite directions."""
         product, square = memory["product"], memory["square"]
         return product / square if product > 0 and square > 0 and math.isfinite(product / square) else 0.0
 

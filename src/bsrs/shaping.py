@@ -1,21 +1,21 @@
 """Bootstrapped reward shaping, the whole idea: read this file first.
 
 Potential-based shaping (Ng, Harada and Russell, 1999) adds `gamma * phi(s') - phi(s)` to the reward and
-leaves the optimal policy as it was. Bootstrapped shaping (BSRS) takes for `phi` what the agent has anyway,
-its own current value estimate, times one number: `phi(s) = eta * V(s)`. So the shaped reward is
+leaves the optimal policy unchanged. Bootstrapped shaping (BSRS) uses as `phi` what the agent has already, its own
+current value estimate, times one number: `phi(s) = eta * V(s)`. So the shaped reward is
 
-    r~ = r + eta * (gamma * V(s') - V(s))        and nothing after a true end: V(s') counts as zero there.
+    r~ = r + eta * (gamma * V(s') - V(s))        with V(s') = 0 in terminal states.
 
-`shaped_reward` is that line, and the only place where it stands. Around it are small values:
+`shaped_reward` is that line, and the only place that computes it. Two small objects configure it:
 
-- a *potential* says what takes the place of `V`: the estimate itself (`Bootstrapped`), a fixed function
-  (`Static`), or noise redrawn over time (`RandomDynamic`);
-- a *shape-scale* says what `eta` is: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`),
-  a function of the state (`PerState`), or one that learns (`bsrs.auto`, or a `ShapeScale` of your own).
+- a *potential* is what eta scales: the value estimate (`Bootstrapped`), a fixed function (`Static`), or noise redrawn
+  over time (`RandomDynamic`);
+- a *shape-scale* is eta: `Constant`, scheduled over training (`Linear`, `Cosine`, `Piecewise`), a function of the state
+  (`PerState`), or one that learns (`bsrs.auto`, or a `ShapeScale` of your own).
 
-`Shaping` joins one of each. A `Shaper` is shapings at work, one for each member of a population, with what their
-scales remember. Every algorithm of the project shapes through it: DQN, TD3, SAC, the adapter to Stable-Baselines3
-and sampled learning on tables.
+`Shaping` combines one of each. A `Shaper` applies shapings, one for each member of a population, and holds what their
+scales remember. Everything in this project shapes through it: DQN, TD3, SAC, the adapters to other libraries and
+sampled learning on tables.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def shaped_reward(
     terminated: Array | None = None,
     next_eta: Array | None = None,
 ) -> Array:
-    """`reward + gamma * phi(s') - phi(s)` with `phi = eta * V`, and phi(s') zero where the episode terminated.
+    """Return `reward + gamma * phi(s') - phi(s)` with `phi = eta * V`, and phi(s') = 0 where the episode terminated.
 
-    Works on Python floats and on NumPy, PyTorch and JAX arrays; the inputs are left as they are. `eta` and
-    `gamma` broadcast: a number, one per transition, or one per member of a population. A time limit is not
-    termination: leave `terminated` false there.
+    Works on Python floats and on NumPy, PyTorch and JAX arrays, and does not modify its inputs. `eta` and `gamma`
+    broadcast: pass a number, one per transition, or one per member of a population. A time limit is not termination:
+    leave `terminated` false there.
 
-    Where the scale depends on the state, give `eta` at the state and `next_eta` at the next state, or policy
-    invariance is lost.
+    If eta depends on the state, pass `eta` at the state and `next_eta` at the next state. Otherwise policy invariance
+    is lost.
     """
     _check_same_shape(reward=reward, value=value, next_value=next_value, terminated=terminated)
     next_phi = (eta if next_eta is None else next_eta) * next_value
@@ -87,31 +87,34 @@ def _check_same_shape(**arrays: Array) -> None:
 
 @dataclass(frozen=True)
 class Shaping:
-    """A potential and its scale: `phi(s) = eta * potential(s)`."""
+    """Combine a potential with its scale: `phi(s) = eta * potential(s)`."""
 
     eta: ShapeScale | Callable[..., Array] | float | str | Array
     potential: Potential | Callable[..., Array] | str = field(default_factory=Bootstrapped)
 
     def phi(self, state: Array, value: Array, step: int = 0) -> Array:
-        """The scaled potential itself. V + phi estimates the value in the unshaped problem."""
+        """Return the scaled potential. V + phi estimates the value in the unshaped problem."""
         return Shaper([self]).phi(state, value, step)
 
     def __call__(self, reward: Array, value: Array, next_value: Array, **transition: Any) -> Array:
-        """The shaped reward of a batch of transitions, as by `Shaper`, for scales that do not learn."""
+        """Return the shaped reward of a batch, for scales that do not learn. Takes the arguments of `Shaper`."""
         return Shaper([self])(reward, value, next_value, **transition)
 
 
 class Shaper:
-    """Shapings at work, one per member of a population, with what their scales remember.
+    """Apply shapings, one per member of a population, and hold what their scales remember.
 
-    With one member, arrays are (B,) or of whatever shape the caller has; with P members, their first axis is P.
+    With one member, arrays have any shape, usually (B,). With P members, their first axis is P.
     """
 
     def __init__(self, shapings: Sequence[Shaping], *, split: bool = False, members: bool = False) -> None:
-        """`split` takes V(s') from the target network, for every scale that does not mix the two networks itself.
+        """Create a shaper.
 
-        With `members` the arrays' first axis is the members' also where there is one: scales and potentials of your own
-        are asked for each member by itself, with arrays (B, ...).
+        Args:
+            shapings: One shaping per member.
+            split: Take V(s') from the target network, for scales that do not mix the two networks themselves.
+            members: Treat the first axis of the arrays as members even if there is only one member. Your own scales
+                and potentials are then called once per member, with arrays (B, ...).
         """
         self._by_member = members or len(shapings) > 1
         made = {id(shaping): (as_scale(shaping.eta), as_potential(shaping.potential)) for shaping in shapings}
@@ -123,20 +126,20 @@ class Shaper:
         self.learns = any(scale.update_every for scale in self._scales)
         """Whether any member's scale learns from batches."""
         self.probes = [scale.probes for scale in self._scales]
-        """How many observations each member's scale wants to see V of."""
+        """Number of probe observations that each member's scale needs."""
         self.has_memory = self.learns or any(self.probes)
-        """Whether any member's scale changes with what it is shown."""
+        """Whether any member's scale has a memory that changes during training."""
         self._unmixed = 0.0 if split else 1.0
         self.mixes = any(scale.mixes for scale in self._scales)
-        """Whether any member's scale mixes the online and the target network's V(s') itself."""
+        """Whether any member's scale mixes V(s') of the online and the target network itself."""
         self.scales_reward = any(type(s).reward_factor is not ShapeScale.reward_factor for s in self._scales)
         """Whether any member's scale multiplies the env's reward."""
         self.needs_online_value = self.mixes or not split
-        """Whether anything depends on the online network's V(s')."""
+        """Whether V(s') of the online network is needed."""
         self.needs_value = self.learns or any(not isinstance(p, (Static, RandomDynamic)) for p in self._potentials)
-        """Whether anything depends on the agent's estimate, or its networks can be left alone."""
+        """Whether the agent's value estimate is needed at all."""
         self.is_plain = self._bootstraps and not self.learns and not any(s.depends_on_state for s in self._scales)
-        """Whether shaping is V times one number per member: nothing of the user's sees batches or states."""
+        """Whether shaping is V times one number per member, so that no user code sees batches or states."""
         self.depends_on_state = any(scale.depends_on_state for scale in self._scales)
         self._alike = all(scale is self._scales[0] for scale in self._scales) and not self.has_memory
         constant = all(type(scale) is Constant for scale in self._scales)
@@ -145,7 +148,7 @@ class Shaper:
         self._last: Array = None  # eta of the last batch, where it depends on the state
 
     def is_active(self, step: int) -> bool:
-        """Whether there is anything to add or to learn at `step`: at eta = 0 nothing need be computed."""
+        """Return whether there is anything to add or to learn at `step`. At eta = 0 there is not."""
         if self.depends_on_state or self.has_memory:
             return True
         etas = self._constants or self.etas(step)
@@ -166,8 +169,8 @@ class Shaper:
     ) -> Array:
         """Return the shaped reward of a batch of transitions.
 
-        `bootstrap` is the target network's V(s'), for agents that have one: scales that mix take it together with
-        `next_value`, the online network's. The states are needed only by what depends on them.
+        `bootstrap` is V(s') of the target network and `next_value` that of the online network; scales that mix use
+        both. `state` and `next_state` are needed only by scales and potentials that depend on the state.
         """
         if bootstrap is not None and (self.mixes or not self.needs_online_value):
             next_value = self.mix(bootstrap, next_value, step)
@@ -181,11 +184,11 @@ class Shaper:
         return shaped_reward(reward, value, next_value, eta=eta, next_eta=next_eta, gamma=gamma, terminated=terminated)
 
     def phi(self, state: Array, value: Array, step: int = 0) -> Array:
-        """The scaled potential itself."""
+        """Return the scaled potential."""
         return self.eta(step, state, value) * self.potential(state, value, step)
 
     def potential(self, state: Array, value: Array, step: int) -> Array:
-        """The members' potentials, before they are scaled."""
+        """Return the members' potentials before scaling."""
         if self._bootstraps:
             return value
         if not self._by_member:
@@ -193,7 +196,7 @@ class Shaper:
         return _stack([p(s, v, step) for p, s, v in zip(self._potentials, state, value, strict=True)])
 
     def eta(self, step: int, state: Array, like: Array) -> Array:
-        """The members' etas, in a form that broadcasts against `like`, an array with one number per transition."""
+        """Return the members' etas in a form that broadcasts against `like`, which has one number per transition."""
         if self.depends_on_state and self._by_member:
             each = zip(self._scales, self._memories, state, like, strict=True)
             return _stack([_per_transition(scale.at(m, step, s), v) + 0 * v for scale, m, s, v in each])
@@ -205,7 +208,7 @@ class Shaper:
         return _per_transition(eta, like) if self.depends_on_state else eta
 
     def mix(self, bootstrap: Array, online: Array, step: int) -> Array:
-        """V(s') of the potential: the online network's, the target network's `bootstrap`, or a mixture of them."""
+        """Return V(s') of the potential: from the online network, from the target network, or a mixture."""
         shares = self.shares(step)
         if len(set(shares)) == 1 and shares[0] in (0.0, 1.0):
             return online if shares[0] else bootstrap
@@ -213,12 +216,12 @@ class Shaper:
         return share * online + (1 - share) * bootstrap
 
     def shares(self, step: int) -> list[float]:
-        """How much of V(s') is the online network's, for each member."""
+        """Return the share of the online network in V(s'), for each member."""
         each = zip(self._scales, self._memories, strict=True)
         return [scale.share(memory, step) if scale.mixes else self._unmixed for scale, memory in each]
 
     def reward_factors(self, step: int) -> list[float]:
-        """What each member's rewards are multiplied by."""
+        """Return the factor that each member's rewards are multiplied by."""
         return [scale.reward_factor(memory, step) for scale, memory in zip(self._scales, self._memories, strict=True)]
 
     def _per_member(self, name: str, numbers: list[Array], like: Array) -> Array:
@@ -230,13 +233,13 @@ class Shaper:
         return array
 
     def etas(self, step: int) -> list[Array]:
-        """Each member's eta, where it does not depend on the state."""
+        """Return each member's eta, if it does not depend on the state."""
         if self._constants is not None:
             return self._constants
         return [scale.at(memory, step, None) for scale, memory in zip(self._scales, self._memories, strict=True)]
 
     def in_force(self, step: int) -> list[dict[str, float]]:
-        """Each member's eta at `step` and what else its scale reports, for the records."""
+        """Return each member's eta at `step`, and what else its scale reports, for the records."""
         each = zip(self._scales, self._memories, self._mean_etas(step), strict=True)
         return [{"eta": eta, **scale.report(memory)} for scale, memory, eta in each]
 
@@ -261,7 +264,7 @@ class Shaper:
         next_obs: Array = None,
         members: bool = True,
     ) -> None:
-        """Show a batch to the scales that learn. `members` says whether the arrays' first axis is the members'."""
+        """Pass a batch to the scales that learn. `members`: the first axis of the arrays is the members'."""
         arrays = (reward, value, next_value, terminated, obs, next_obs)
         for member, scale in enumerate(self._scales):
             if not scale.update_every:
@@ -275,19 +278,19 @@ class Shaper:
                 self._memories[member] = scale.update(memory, seen)
 
     def look(self, value: Array, member: int = 0) -> None:
-        """Show V of the probe observations to a member's scale."""
+        """Pass V of the probe observations to a member's scale."""
         self._memories[member] = self._scales[member].look(self._memories[member], value)
 
     def forget(self, member: int = 0) -> None:
-        """Tell a member's scale that its probe observations are replaced."""
+        """Notify a member's scale that its probe observations are replaced."""
         self._memories[member] = self._scales[member].forget(self._memories[member])
 
     def state(self, member: int = 0) -> dict[str, Any]:
-        """What a member's scale remembers, for a checkpoint: JSON can hold it."""
+        """Return what a member's scale remembers, as JSON-compatible data for a checkpoint."""
         return {"memory": _as_plain(self._memories[member]), "batches": self._batches[member]}
 
     def load_state(self, state: dict[str, Any], member: int = 0) -> None:
-        """Continue from where `state` was taken."""
+        """Restore what `state` returned."""
         self._memories[member], self._batches[member] = dict(state["memory"]), int(state["batches"])
 
 

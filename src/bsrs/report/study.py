@@ -1,4 +1,4 @@
-"""What a page is about: runs, statistics, claims and figures, read and computed once by whoever wants the page."""
+"""The content of a report: runs, statistics, claims and figures."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,32 +14,32 @@ from bsrs.store.files import read_bytes, read_json, walk
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Given to `write_report`, which reads no files of its own but the figures named here."""
+    """The content of a report, for `write_report`."""
 
     folders: Sequence[Path]
-    """Where the runs are."""
+    """Folders with the runs."""
     runs: Sequence[RunRecord]
     rows: Sequence[Row]
-    """`summary` of the runs' series."""
+    """Statistics of each series."""
     title: str = ""
-    """Headline; by default the folders' names."""
+    """Headline; by default the names of the folders."""
     unreadable: Mapping[Path, str] = field(default_factory=dict)
-    """Folder of a run, or file -> why it cannot be read."""
+    """Run folders or files that cannot be read, with the reason."""
     claims: Sequence[Mapping[str, str]] = ()
-    """The paper's claims with verdicts, as `python -m experiments` judges them."""
+    """Claims with verdicts, from `python -m experiments`."""
     figures: Sequence[Path] = ()
-    """PNG files."""
+    """PNG files to include."""
     group_by: Sequence[str] = ()
-    """The config's fields that tell the series apart; empty: every field, in each folder by itself."""
+    """Config fields that distinguish the series. Empty: all fields, and each folder by itself."""
 
     def name_of(self, folder: Path) -> str:
-        """A run's folder as the reader knows it: below the folder that was asked for."""
+        """Return a run folder relative to the folder that was passed in."""
         root = next((root for root in self.folders if folder.is_relative_to(root)), folder.parent)
         return str(folder.relative_to(root if len(self.folders) == 1 else root.parent))
 
 
 def read_study(folders: Sequence[Path], *, title: str = "", group_by: Sequence[str] = ()) -> Study:
-    """All runs in `folders`, with the claims and figures that `python -m experiments` left there."""
+    """Read all runs in `folders`, and the claims and figures that `python -m experiments` left there."""
     if not folders:
         raise BadInput("no folder is named; expected one or more that hold runs")
     runs: list[RunRecord] = []

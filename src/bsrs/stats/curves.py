@@ -1,4 +1,4 @@
-"""What a learning curve comes down to. steps: (steps,), values: (..., steps) -> (...)."""
+"""Summaries of learning curves. steps: (steps,), values: (..., steps) -> (...)."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from bsrs.stats.aggregates import Array
 
 
 def area_under_curve(steps: Array, values: Array) -> Array:
-    """Mean score over training: the area by trapezoids, over the steps that it spans."""
+    """Return the mean score over training: the area under the curve divided by its length."""
     from scipy.integrate import trapezoid
 
     steps, values = _curve(steps, values)
@@ -17,13 +17,13 @@ def area_under_curve(steps: Array, values: Array) -> Array:
 
 
 def steps_to_threshold(steps: Array, values: Array, threshold: float) -> Array:
-    """The first evaluated step with a score of at least `threshold`; infinite if there is none."""
+    """Return the first evaluated step with a score of at least `threshold`; infinite if there is none."""
     steps, values = _curve(steps, values)
     return np.asarray(np.where(values >= threshold, steps, np.inf).min(axis=-1))
 
 
 def final_score(steps: Array, values: Array, share: float = 0.1) -> Array:
-    """Mean of the evaluations in the last `share` of training: one evaluation alone is noisy."""
+    """Return the mean of the evaluations in the last `share` of training. A single one would be noisy."""
     steps, values = _curve(steps, values)
     return np.asarray(values[..., steps >= steps[-1] * (1 - share)].mean(axis=-1))
 

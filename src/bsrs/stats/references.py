@@ -19,7 +19,7 @@ MARGIN = 0.05  # of the same range: a difference that does not matter
 
 @dataclass(frozen=True)
 class Reference:
-    """Two scores of one task, known before any run of it is looked at."""
+    """The fixed scale of a task: the score of a random policy and a reference score."""
 
     random: float
     score: float
@@ -27,46 +27,46 @@ class Reference:
 
     @property
     def span(self) -> float:
-        """The range from the random policy's score to the reference."""
+        """Range from the random policy's score to the reference score."""
         return self.score - self.random
 
     def normalised(self, scores: npt.ArrayLike) -> Array:
-        """(score - random) / (reference - random)."""
+        """Return (score - random) / (reference - random)."""
         return np.asarray((np.asarray(scores, dtype=np.float64) - self.random) / self.span)
 
     def failed(self, final: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Which final scores are no better than the random policy's plus 10% of the range."""
+        """Return which final scores count as failed: at most the random policy's plus 10% of the range."""
         return np.asarray(self.normalised(final) <= FAILED_BELOW)
 
 
 def failure_bound(failed: int, runs: int, confidence: float = 0.95) -> float:
-    """Upper bound of the failure probability (Clopper and Pearson, one-sided): 0 of 10 is at most 26%."""
+    """Return an upper bound of the failure probability (Clopper and Pearson, one-sided): 0 of 10 is at most 26%."""
     from scipy.stats import beta
 
     return 1.0 if failed == runs else float(beta.ppf(confidence, failed + 1, runs - failed))
 
 
 def reference_of(env: str) -> Reference | None:
-    """The reference of an env id, or None if there is none."""
+    """Return the reference of an env id, or None."""
     game = game_name(env)
     return references().get(env) or (atari_references().get(game) if game else None)
 
 
 def game_name(env: str) -> str | None:
-    """The game of an Atari env's id (PongNoFrameskip-v4, ALE/Pong-v5), or None for another env's id."""
+    """Return the game of an Atari env id (PongNoFrameskip-v4, ALE/Pong-v5), or None for other ids."""
     match = re.fullmatch(r"(?:ALE/)?([A-Za-z]+?)(?:NoFrameskip|Deterministic)?-v\d+", env)
     name = match.group(1) if match else env
     return name if name in atari_references() or "NoFrameskip" in env or env.startswith("ALE/") else None
 
 
 def minatar_game(env: str) -> str | None:
-    """The game of a MinAtar env's id (MinAtar/Breakout-v1), or None for another env's id."""
+    """Return the game of a MinAtar env id (MinAtar/Breakout-v1), or None for other ids."""
     match = re.fullmatch(r"MinAtar/(\w+)-v\d+", env)
     return match and match.group(1)
 
 
 def human_normalised(scores: npt.ArrayLike, game: str) -> Array:
-    """Atari scores with 0 for random play and 1 for a human tester."""
+    """Rescale Atari scores to 0 for random play and 1 for a human tester."""
     return human_reference(game).normalised(scores)
 
 

@@ -39,7 +39,7 @@ _LARGEST_MODEL = 2**32
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as its folder tells it."""
+    """One run and its records, read from a run folder."""
 
     folder: Path
     config: RunSettings
@@ -47,30 +47,30 @@ class RunRecord:
     """finished, diverged, failed, or interrupted."""
     reason: str
     seconds: float | None
-    """Of training; of a population's, the share of one member."""
+    """Training time; for a member of a population, its share."""
     metrics: tuple[dict[str, Any], ...]
     sealed: bool = False
 
     def trace(self, name: str, kind: str = "train") -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Steps and values of one recorded quantity; None in the records is not a number here."""
+        """Return the steps and values of one recorded quantity, without missing values."""
         lines = [line for line in self.metrics if line["kind"] == kind and is_number(line.get(name, ""))]
         steps = np.array([line["step"] for line in lines], dtype=np.int64)
         return steps, np.array([line[name] for line in lines], dtype=np.float64)
 
     @property
     def step(self) -> int:
-        """How far it came."""
+        """Last recorded step."""
         return max((line["step"] for line in self.metrics), default=0)
 
     @property
     def score(self) -> float | None:
-        """Of the last evaluation."""
+        """Score of the last evaluation, or None."""
         scores = self.trace("score", "eval")[1]
         return float(scores[-1]) if len(scores) else None
 
 
 def read_run(folder: Path) -> RunRecord:
-    """The run in `folder` with its records, ended or not."""
+    """Read the run in `folder` with its records, whether it has ended or not."""
     config, result = read_config(folder), read_result(folder)
     metrics = tuple(read_metrics(folder))
     if result is None:
@@ -86,7 +86,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_runs(*roots: Path) -> tuple[list[RunRecord], dict[Path, str]]:
-    """Every run in `roots` and below, and the folders of those that are damaged with the reason."""
+    """Read every run in `roots` and below. Also returns the folders of damaged runs with the reason."""
     runs, damaged = [], {}
     for folder in itertools.chain.from_iterable(map(run_folders, roots)):
         try:

@@ -1,4 +1,4 @@
-"""The runs of a store at a glance, from their folders, and as tables for pandas and DuckDB."""
+"""List the runs in a folder, and read them as tables for pandas and DuckDB."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run at a glance."""
+    """Summary of one run."""
 
     name: str
     algorithm: str
@@ -35,26 +35,26 @@ class RunStatus:
     eta: float | str
     seed: int
     steps: int
-    """Env steps that it is to have."""
+    """Env steps planned."""
     step: int
-    """Env steps that it has."""
+    """Env steps done."""
     score: float | None
-    """Mean raw score of its last evaluation."""
+    """Mean raw score of the last evaluation."""
     state: RunState
-    """running: a process has it; interrupted: none has, and it can be resumed; damaged: it cannot be read."""
+    """running: a process is training it; interrupted: it can be resumed; damaged: it cannot be read."""
     age_s: float
-    """Seconds since something was last recorded."""
+    """Seconds since the last record."""
     reason: str = ""
-    """Why it diverged, failed or cannot be read."""
+    """Why the run diverged, failed or cannot be read."""
     sealed: bool = False
-    """Whether its files were compared with what was written; runs of older versions have no seal."""
+    """Whether the files match their checksums. Runs of older versions have none."""
     config: dict[str, Any] = field(default_factory=dict)
-    """Every setting."""
+    """All settings."""
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """How far an unfinished run is."""
+    """Progress of an unfinished run."""
 
     step: int
     score: float | None
@@ -62,19 +62,19 @@ class Pulse:
 
 
 def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
-    """Every run of the store, by name; of those, the ones that pass the filter."""
+    """Return all runs below a folder that match the filter, sorted by name."""
     return list(found_runs(root, which).values())
 
 
 def found_runs(root: Path, which: RunFilter | None = None) -> dict[Path, RunStatus]:
-    """As `list_runs`, by their folders."""
+    """Return the runs of `list_runs`, keyed by folder."""
     found = {folder: run_status(folder) for folder in run_folders(root)}
     passing = [pair for pair in found.items() if which is None or _passes(pair[1], which)]
     return dict(sorted(passing, key=lambda pair: pair[1].name))
 
 
 def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
-    """One run at a glance, from its folder; what is wrong with a damaged one is its reason."""
+    """Summarise the run in a folder. For a damaged run, `reason` explains the damage."""
     about: dict[str, Any] = {"name": folder.name, "algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
     about["age_s"] = _age(folder)
     try:
@@ -98,7 +98,7 @@ def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
 
 
 def pulse(folder: Path) -> Pulse:
-    """How far an unfinished run is, from the last lines of its records."""
+    """Return the progress of an unfinished run, from the last lines of its records."""
     lines = _last_lines(folder / "metrics.jsonl")
     timing = _last_lines(folder / "timing.jsonl")
     scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
@@ -160,20 +160,20 @@ def _eta_text(eta: float | str) -> str:
 
 
 def read_runs(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
-    """A row for each run: what `bsrs runs` shows, and every setting of its config."""
+    """Return a DataFrame with one row per run: what `bsrs runs` shows, and all settings."""
     rows = [run_row(status) for status in list_runs(Path(root), which)]
     return _frame(rows, [field.name for field in dataclasses.fields(RunStatus) if field.name != "config"])
 
 
 def run_row(status: RunStatus) -> dict[str, Any]:
-    """One run as a flat row: the settings of its config, then how it is going."""
+    """Return one run as a flat dictionary: its settings, then its status."""
     row = dataclasses.asdict(status)
     settings: dict[str, Any] = row.pop("config")
     return settings | row
 
 
 def read_records(root: Path | str, which: RunFilter | None = None) -> "pd.DataFrame":
-    """A row for each record of each run, with the run's name, algorithm, env, eta and seed in front.
+    """Return a DataFrame with one row per record, and the run's name, algorithm, env, eta and seed in front.
 
     Damaged runs are left out, with a warning.
     """
@@ -196,7 +196,7 @@ def _frame(rows: list[dict[str, Any]], columns: list[str]) -> "pd.DataFrame":
 
 
 def connect(root: Path | str, which: RunFilter | None = None) -> "duckdb.DuckDBPyConnection":
-    """A DuckDB connection with the tables `runs` and `records`."""
+    """Return a DuckDB connection with the tables `runs` and `records`."""
     connection = optional("duckdb", "reading a store with DuckDB", "report").connect()
     for name, table in (("runs", read_runs(root, which)), ("records", read_records(root, which))):
         connection.register(f"{name}_frame", table)
