@@ -297,6 +297,7 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS).within(min(reached), max(reached)),
             standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
+            runs=each.curves if runs else None,
         )
         for each in series
     ]

@@ -13,6 +13,7 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
+from bsrs.stats.resampling import three_digits
 from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
 from experiments import records as store
 from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
@@ -144,7 +145,7 @@ def change(plain: Series, shaped: Series) -> str:
     found = gain(shaped, plain, final)
     lost = " **(worse)**" if found and found.verdict == "does not hold" else ""
     better = " (better)" if found and found.verdict == "holds" else ""
-    return f"{plain.final.mean():.4g} → {shaped.final.mean():.4g}{lost}{better}"
+    return f"{three_digits(plain.final.mean())} → {three_digits(shaped.final.mean())}{lost}{better}"
 
 
 def pooled_table() -> list[str]:

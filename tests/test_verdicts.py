@@ -17,6 +17,7 @@ from experiments.atari import draw_games, judge_atari, judge_minatar
 from experiments.auto_eta import draw_auto, judge_auto
 from experiments.claims import Claim, Scope, area, between, corrected, final, gain, judged, too_small, tuned
 from experiments.continuous import (
+    VARIANTS,
     draw_pendulum,
     draw_variants,
     gains,
@@ -146,12 +147,11 @@ def test_a_pendulum_claim_that_noise_hides_says_how_many_seeds_would_tell(tmp_pa
     assert (negative.verdict, negative.settle) == ("inconclusive", SCOPE.command)  # no such runs
 
 
-def test_the_pendulum_figure_has_the_negative_eta_in_its_inset_only(tmp_path: Path) -> None:
+def test_the_pendulum_figure_has_the_negative_eta_in_its_second_panel_only(tmp_path: Path) -> None:
     write_sweep(tmp_path, ["Pendulum-v1"], [-0.5, 0.0, 2.0], seeds=2, algorithm="td3")
-    ax = draw_pendulum(_series(tmp_path))["pendulum"].axes[0]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0", "2"]
-    inset = ax.child_axes[0]
-    assert [tick.get_text() for tick in inset.get_xticklabels()] == ["−0.5", "0", "2"]
+    left, right = draw_pendulum(_series(tmp_path))["pendulum"].axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["0", "2"]
+    assert [tick.get_text() for tick in right.get_xticklabels()] == ["−0.5", "0", "2"]
 
 
 def test_mujoco_claims(tmp_path: Path) -> None:
@@ -210,9 +210,11 @@ def test_variants_are_compared_at_the_same_eta_and_seed(
     claim = judge(_series(tmp_path), SCOPE)[0]
     assert claim.verdict == "holds"
     assert "100% of runs at eta 1" in claim.shown  # eta = 0 is the same either way
-    panels = draw_variants("pair", _series(tmp_path))["pair"].axes
-    assert {ax.get_title("left") for ax in panels} == {f"CartPole-v1, {field}={value}" for value in values}
-    assert all([text.get_text() for text in ax.get_legend().get_texts()] == ["0", "1"] for ax in panels)
+    figure = draw_variants("pair", _series(tmp_path))["pair"]
+    titles = {f"DQN on CartPole-v1\n{VARIANTS[f'{field}={value}']}" for value in values}
+    assert {ax.get_title("left") for ax in figure.axes} == titles
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["0", "1"]
 
 
 def test_variants_that_noise_hides_say_how_many_seeds_would_tell(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ def test_tuned_agents_are_judged_together_on_scales_that_no_run_can_change(tmp_p
     assert few[0].shown.endswith("too small to tell: 3 of 6 tasks")
     panels = draw_variants("zoo", series)["zoo"].axes
     titles = [ax.get_title("left") for ax in panels if ax.get_visible()]
-    assert titles == ["CartPole-v1", "Pendulum-v1 (SAC)", "Pendulum-v1 (TD3)"]
+    assert titles == ["DQN on CartPole-v1", "SAC on Pendulum-v1", "TD3 on Pendulum-v1"]
 
 
 def test_a_failed_run_does_not_discount_its_own_loss(tmp_path: Path) -> None:
@@ -304,9 +306,11 @@ def test_the_split_potential_is_judged_where_there_are_runs_of_it(tmp_path: Path
     assert "online beats split in 100% of runs" in split.shown
     assert split.verdict == "holds"
     panels = draw_variants("three", series)["three"].axes
-    names = [ax.get_title("left").rpartition("=")[2] for ax in panels]
-    assert names == ["online", "split", "target"]
-    assert all(len(ax.lines) == 2 for ax in panels)  # eta = 0 is in each of them
+    names = [ax.get_title("left").rpartition("\n")[2] for ax in panels]
+    online, split, target = (VARIANTS[f"potential_network={network}"] for network in ("online", "split", "target"))
+    assert names == [online, split, target]
+    means = [[line for line in ax.lines if not line.get_label().startswith("_")] for ax in panels]
+    assert all(len(lines) == 2 for lines in means)  # eta = 0 is in each of them
 
 
 def test_theory_verdicts() -> None:

@@ -37,9 +37,9 @@ class Movement(ShapeScale):
     reward: float = 0.5
     """What rewards are multiplied by."""
     periods: float = 10.0
-    """Over how many periods the slope is averaged."""
+    """Number of periods over which the slope is averaged."""
     pace: float = 0.5
-    """How far b moves towards its goal in one period."""
+    """Fraction of the way that b moves towards its goal in one period."""
 
     def init(self) -> Memory:
         return {"b": 0.0, "b before": 0.0, "product": 0.0, "square": 0.0, "value": [], "movement": []}
@@ -73,7 +73,7 @@ class Movement(ShapeScale):
         return {name: keep * memory[name] + new for name, new in sums.items()}
 
     def slope(self, memory: Memory) -> float:
-        """Return f; 0 before there are two movements, and where they turn back."""
+        """Return the slope f. It is 0 before there are two movements, and if they point in opposite directions."""
         product, square = memory["product"], memory["square"]
         return product / square if product > 0 and square > 0 and math.isfinite(product / square) else 0.0
 

@@ -36,15 +36,15 @@ class TrainArguments(RunOptions):
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: tuple[float | str, ...] = (0.0,)
     """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
-    Several train a population."""
+    Several values train a population."""
     seed: tuple[int, ...] = (0,)
-    """Several train a population."""
+    """Seed of the run. Several values train a population."""
     preset: str = ""
-    """Settings that are not given as flags (see `bsrs presets`); by default those that suit the kind of env."""
+    """Take settings that are not given as flags from this preset (see `bsrs presets`). By default it suits the env."""
     out: Path | None = None
-    """Folder of the run; of a population, one folder in it per member. By default a new folder in `runs`."""
+    """Write the run to this folder; a population gets a folder in it per member. By default a new folder in `runs`."""
     env_kwargs: tuple[str, ...] = ()
-    """Settings that the env's maker takes, as KEY=VALUE. In full: --env 'Id(key=value)'."""
+    """Pass these settings to the env's constructor, as KEY=VALUE. The long form is --env 'Id(key=value)'."""
 
 
 def train_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
@@ -100,12 +100,12 @@ def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: i
 @dataclass(frozen=True, kw_only=True)
 class HowToSweep(SweepOptions):
     race: bool = False
-    """After every two seeds the worse half of the etas leaves; the last one is tested against eta = 0 on the other
-    seeds. Fewer runs than all of them."""
+    """Drop the worse half of the etas after every two seeds, and test the last one against eta = 0 on the other seeds.
+    This trains fewer runs."""
     dry_run: bool = False
-    """Print the runs, train for a few seconds to see what they will cost, and stop."""
+    """Print the planned runs, train for a few seconds to estimate the cost, and stop."""
     out: Path | None = None
-    """Folder of the sweep, with a folder in it for each run. Repeat the command to continue an unfinished sweep."""
+    """Write the sweep to this folder, with a folder in it for each run. Repeat the command to resume."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class SweepArguments(HowToSweep, SweepLists):
     """A sweep from flags."""
 
     env_kwargs: tuple[str, ...] = ()
-    """Settings that the makers of the envs take, as KEY=VALUE."""
+    """Pass these settings to the envs' constructors, as KEY=VALUE."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +123,11 @@ class PresetArguments(HowToSweep):
     file: Positional[Path | None] = None
     """A TOML file of your own."""
     preset: str = ""
-    """One of the project's: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
+    """Run this sweep preset: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
     scale: str = ""
-    """smoke (seconds), laptop (minutes to an hour on two cores) or paper."""
+    """Choose the size: smoke (seconds), laptop (minutes to an hour on two cores) or paper."""
     set: tuple[str, ...] = ()
-    """Settings of the algorithm to change, as NAME=VALUE."""
+    """Change settings of the algorithm, as NAME=VALUE."""
 
 
 def sweep_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:

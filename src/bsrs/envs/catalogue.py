@@ -32,10 +32,10 @@ Built = tuple[EnvSpec, Single]
 
 
 def make(env: str, n: int, seed: int, *, training: bool, render: bool = False) -> Envs:
-    """n copies of `env`. Two calls with one seed give the same episodes, two seeds different ones.
+    """Make n copies of `env`. The same seed gives the same episodes.
 
-    `training` matters to Atari only: there a lost life ends an episode and rewards are clipped to their sign.
-    `render` is asked for where pictures will be.
+    `training` matters only on Atari: a lost life ends the episode and rewards are clipped to their sign. `render` is
+    required for pictures.
     """
     if n < 1:
         raise BadInput(f"the number of envs is {n}; expected at least 1")
@@ -45,7 +45,7 @@ def make(env: str, n: int, seed: int, *, training: bool, render: bool = False) -
 
 
 def known_envs() -> list[str]:
-    """Every name that `make` takes here, with the packages that are installed."""
+    """Return all names that `make` accepts with the installed packages."""
     _register_atari()
     names = [name for name, spec in gymnasium.registry.items() if not _is_atari(spec) or _ATARI.fullmatch(name)]
     return sorted([*names, *_MINATAR])

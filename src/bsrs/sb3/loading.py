@@ -35,14 +35,13 @@ def load(
     custom_objects: dict[str, Any] | None = None,
     **load_arguments: Any,
 ) -> Any:
-    """Return `algorithm.load(path, env, ...)`, shaped as it was when it was saved, to continue as it would have.
+    """Load a shaped model with its shaping, as `algorithm.load(path, env, ...)` does without it.
 
-    `eta`, `potential` and `value_fn` replace what the file says; where it was a function they must be given.
+    `eta`, `potential` and `value_fn` replace those in the file. They are required if they were functions.
 
-    SB3's format can execute code: its `data` holds pickles. So they are read by an interpreter of our own that knows
-    what SB3 and sb3-contrib save, and nothing else; a file with more in it (a policy or schedule of your own, any
-    model of SBX) is refused. With `trust=True` it is loaded as `algorithm.load` would: only for files of which you
-    know where they come from.
+    The format of SB3 contains pickles, which can execute code. This function does not execute them: it reads only what
+    SB3 and sb3-contrib save, and refuses files with anything else, such as your own policy class or a model of SBX.
+    With `trust=True` it loads the file as `algorithm.load` does. Use that only for files whose origin you know.
     """
     with open_path(path, "r", suffix="zip") as opened:
         file = io.BytesIO(opened.read())

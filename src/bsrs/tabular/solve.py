@@ -1,4 +1,4 @@
-"""Solving a table: the front door to all solvers."""
+"""Solve tabular MDPs."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
@@ -20,7 +20,7 @@ TOL = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver found, and how it got there."""
+    """The result of a solver."""
 
     q: Floats  # (S, A) fixed point of the operator that was iterated: shaped, if eta is not zero
     value: Floats  # (S,) its maximum over actions
@@ -36,12 +36,12 @@ class Solution:
 
     @property
     def work(self) -> float:
-        """Applications, and sweeps by the rows that they read: what compares with plain iteration's applications."""
+        """Work in units of one iteration: iterations, plus sweeps in proportion to the rows they read."""
         return float(self.applications + self.sweeps / self.q.shape[1])
 
     @property
     def optimal_value(self) -> Floats:
-        """(S,) the value in the unshaped problem, (1 + eta) times the shaped one."""
+        """Value in the unshaped problem, (S,): 1 + eta times the shaped one."""
         return (1.0 + np.asarray(self.eta)) * self.value
 
 
@@ -60,14 +60,24 @@ def solve(
     threads: int | None = None,
     watch: Watch | None = None,
 ) -> Solution:
-    """Solve the table to a residual of `tol`, by default 1e-6, or a millionth of the largest reward if that is below 1.
+    """Solve a tabular MDP.
 
-    `method="iterate"` applies the self-shaped operator with `eta`: a number or one per state, which is the paper's
-    iteration, stopped when two Q tables (of a large table, two value functions) differ by less than `tol` in
-    the sup-norm; or the name of a rule that chooses it in every step (`aitken`, `aitken-states`, `anderson` with its
-    `memory`, `spectral`; see `adaptive`).
-    `midrange` and `mpi` are the solvers for large tables (see `policy_iteration`), and `auto` picks by size and
-    structure; `Solution.method` says what. `init` is the first Q, (S, A) or a number (default zero).
+    Args:
+        mdp: The table.
+        gamma: Discount factor, in [0, 1).
+        eta: A number, one number per state, or a rule that chooses eta in every step: `aitken`, `aitken-states`,
+            `anderson` or `spectral`. Used by `method="iterate"`.
+        method: `iterate` is the paper's iteration with the self-shaped operator. `midrange` and `mpi` are for large
+            tables. `auto` chooses between them; `Solution.method` has the choice.
+        init: First Q table, (S, A) or a number. The default is zero.
+        tol: Stop when two Q tables (for large tables, two value functions) differ by less than this in the sup-norm.
+            The default is 1e-6, or a millionth of the largest reward if that is below 1.
+        max_steps: Give up after this many iterations.
+        temperature: Above 0, use the soft maximum.
+        memory: Number of earlier points that `anderson` combines.
+        dtype: Type of the numbers, for example np.float32.
+        threads: Threads on large tables. The default is all cores.
+        watch: Called with the number of iterations and the residual.
     """
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
