@@ -17,11 +17,10 @@ from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
-from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
+from bsrs.figures.style import BLUE, GREEN, GREY, VERMILION, new_figure
 from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
-from bsrs.stats.resampling import three_digits
 from bsrs.stats.summary import on_shared_seeds
 from experiments.claims import (
     SEED,

@@ -283,8 +283,8 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
     return Tuned(tuple(above), baseline, scores, zero, best_of(scores, zero, seed=SEED))
 
 
-def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Average each series of a panel over its runs: score against steps."""
+def curves(series: Sequence[Series], *, standard_error: bool = False, runs: bool = False) -> list[Curve]:
+    """Average each series of a panel over its runs: score against steps, with a band or with every run."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
