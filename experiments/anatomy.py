@@ -43,7 +43,7 @@ Fields = dict[str, Any]
 Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
-CELLS = {"plain": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
+CELLS = {"baseline": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
 """Cell -> which parts it has, in the experiment with all combinations of parts."""
 ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
 FIRST_SEED = 200
@@ -257,9 +257,9 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
         return []
     used = ["baseline", *shaped, *plain]
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
-    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
+    ours, theirs = (held_out(np.stack([scores[cell] for cell in ["baseline", *tried]])) for tried in (shaped, plain))
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
-    sides = [own[cell] for cell in shaped], [own[cell] for cell in ("plain", *plain)]
+    sides = [own[cell] for cell in shaped], [own[cell] for cell in ("baseline", *plain)]
     text, runs, failures = (
         f"{env}: tuned BSRS beats the tuned baseline",
         [*sides[0], *sides[1][1:]],
@@ -336,8 +336,8 @@ def anatomy_table(series: Sequence[Series]) -> list[str]:
     rows = []
     for env, own in by_cell(series).items():
         for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
-            each, plain = own[cell], own.get("plain")
-            effect = None if plain is None or cell == "plain" else gain(each, plain, area)
+            each, plain = own[cell], own.get("baseline")
+            effect = None if plain is None or cell == "baseline" else gain(each, plain, area)
             over, p = bootstrap(mean, each.area[:, None], seed=SEED), f"{effect.p:.2g}" if effect else ""
             found = each.diverged or "", over, effect or "", p, f"{each.final.mean():.4g}"
             rows.append((env, PAPERS.get(cell, cell), len(each.seeds), *found))

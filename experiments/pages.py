@@ -146,7 +146,7 @@ def pendulum_target() -> Claim:
     opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
     denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
     text = "With the target network there is no positive difference from eta = 0 (TD3 on Pendulum)"
-    shown, failures = f"{effect.mean:+.3g} over training at eta = 2", failures_text([own["target"]], [own["plain"]])
+    shown, failures = f"{effect.mean:+.3g} over training at eta = 2", failures_text([own["target"]], [own["baseline"]])
     return judged(text, denied, shown, too_small="", command="", end=end, failures=failures)
 
 
