@@ -50,8 +50,7 @@ def main() -> None:
         tuned = {task: members for task, members in tasks(study).items() if is_tuned(task)}
         save(results(tuned, everything), "results-tuned")
         save(choosing_eta(tuned), "choosing-eta")
-        for name, figure in draw_anatomy([row.series for row in anatomy.rows]).items():
-            save(figure, name)
+        save(draw_anatomy([row.series for row in anatomy.rows])["anatomy"], "anatomy")
     command("tabular solve --map Taxi-v4 --gamma 0.9 --plot", str(IMAGES / "values.png"))
     command("tabular theory --map FrozenLake-v1 --gamma 0.9 --plot", str(IMAGES / "eigenvalues.png"))
     screenshots()

@@ -17,7 +17,7 @@ from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
-from bsrs.figures.style import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure
+from bsrs.figures.style import BLUE, GREEN, GREY, VERMILION, new_figure
 from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
@@ -80,7 +80,7 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, t
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
     plain: Fields = {"eta": 0.0}
-    found: dict[str, tuple[str, Fields]] = {"plain": ("", plain), "BSRS": ("", {"eta": eta})}
+    found: dict[str, tuple[str, Fields]] = {"baseline": ("", plain), "BSRS": ("", {"eta": eta})}
     found |= {parts: ("parts", {"eta": eta, "parts": parts}) for parts in PARTS}
     found["target"] = "", {"eta": eta, "potential_network": "target"}
     controls = ("scaled", "learning-rate", "faster-target")
@@ -122,7 +122,7 @@ def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
 def lengths(envs: Sequence[str]) -> dict[str, int]:
     """Return the env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
     return {
-        env: min(_bases(scale, env)["plain"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
+        env: min(_bases(scale, env)["baseline"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
         for env in envs
     }
 
@@ -177,7 +177,7 @@ def contrasts(own: Mapping[str, Series]) -> dict[str, Array]:
 AGAINST = {
     "the target network's potential (the paper's ablation)": "target",
     "the split potential (parts c and a)": "ca",
-    "the baseline": "plain",
+    "the baseline": "baseline",
     "the scaled reward": "scaled",
     "the exact control (Q in the place of V)": "cb",
     "a faster target network": "faster-target",
@@ -253,9 +253,9 @@ def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Clai
     """Judge tuned against tuned: as many tries for the baseline as for eta, each chosen on other seeds."""
     shaped = [cell for cell in own if cell.startswith("BSRS")]
     plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
-    if "plain" not in own or len(shaped) < 2 or len(shaped) != len(plain):
+    if "baseline" not in own or len(shaped) < 2 or len(shaped) != len(plain):
         return []
-    used = ["plain", *shaped, *plain]
+    used = ["baseline", *shaped, *plain]
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
     ours, theirs = (held_out(np.stack([scores[cell] for cell in ["plain", *tried]])) for tried in (shaped, plain))
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
@@ -280,15 +280,18 @@ def held_out(scores: Array) -> Array:
 _GROUPS = (
     (("BSRS", *PARTS), BLUE),
     (("target",), GREEN),
-    (("scaled", "learning-rate", "faster-target"), ORANGE),
+    (("scaled", "learning-rate", "faster-target"), VERMILION),
     (tuple(PAPERS), GREY),
 )
+_WORDS = {"c": "reward scale", "a": "advantage learning", "b": "mixed bootstrap"}
 _NAMES = {
     **PAPERS,
-    "cb": "cb (control: exact)",
-    "ca": "ca (split)",
-    "BSRS": "BSRS (cab)",
-    "target": "BSRS, target network",
+    **{parts: f"{' + '.join(_WORDS[part] for part in parts)} ({parts})" for parts in PARTS},
+    "BSRS": "BSRS: all three",
+    "target": "BSRS, V from the target network",
+    "scaled": "control: smaller reward",
+    "learning-rate": "control: larger learning rate",
+    "faster-target": "control: faster target network",
 }
 
 
@@ -298,17 +301,22 @@ def draw_anatomy(series: Sequence[Series]) -> dict[str, Figure]:
     shown = {cell: colour for group, colour in _GROUPS for cell in group if any(cell in own for own in found.values())}
     gains, effects = {}, {}
     for env, own in found.items():
-        each = {cell: gain(own[cell], own["plain"], area) for cell in shown if cell in own and "plain" in own}
+        each = {cell: gain(own[cell], own["baseline"], area) for cell in shown if cell in own and "baseline" in own}
         rows = [(_NAMES.get(cell, cell), each.get(cell), colour) for cell, colour in shown.items()]
         gains[f"{env}, η = {ETAS[env]:g}"] = rows
         parts = {name: against_zero(values) for name, values in contrasts(own).items()}
         if parts:
             effects[env] = [
-                (" × ".join(name), effect, BLUE if len(name) == 1 else VERMILION) for name, effect in parts.items()
+                (
+                    f"{_WORDS[name]} ({name})" if name in _WORDS else " × ".join(name),
+                    effect,
+                    BLUE if len(name) == 1 else GREY,
+                )
+                for name, effect in parts.items()
             ]
-    figures = {"anatomy": _panels(gains, 1.6, 2.7, "mean score over training,\ngain over plain")}
+    figures = {"anatomy": _panels(gains, 2.2, 2.6, "gain over the baseline,\nmean score over training")}
     if effects:
-        figures["anatomy-parts"] = _panels(effects, 1.2, 2.4, "effect on the mean score\nover training")
+        figures["anatomy-parts"] = _panels(effects, 1.8, 2.4, "effect on the mean score\nover training")
     return figures
 
 

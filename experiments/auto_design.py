@@ -99,7 +99,7 @@ class Form(ShapeScale):
         return self.c(eta / (1 + eta)) * (1 + eta)
 
     def report(self, memory: Memory) -> dict[str, float]:
-        return {"slope": self.rule.slope(memory)}
+        return self.rule.report(memory)
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,18 @@ class Lagged(Movement):
 FAR = Movement(most=0.8)
 FORMS: dict[str, ShapeScale] = {
     "eta = 0": Constant(0.0),
-    "a = b, b to 1/2": Movement(),
-    "the paper's, b to 1/2": Form(Movement(), lambda b: b),
+    "a = b, b to 1/2": Form(Movement(), lambda b: b, c=lambda a: 1.0),
+    "c = 1/2, b to 1/2": Movement(),
+    "a = c = 1/2, b to 1/2": Form(Movement(), lambda b: 0.5),
+    "b only, b to 1/2": Form(Movement(), lambda b: 0.0),
+    "c = 1/2": Form(FAR, lambda b: 0.0, c=lambda a: 0.5),
+    "eta = 1": Constant(1.0),
     "a = c = 1/2": Form(FAR, lambda b: 0.5),
+    "the paper's, b to 1/2": Form(Movement(), lambda b: b),
     "a = b/2": Form(FAR, lambda b: b / 2, c=lambda a: 1.0),
     "a = b, c = 1/2, b to 1/2": Form(Movement(), lambda b: b, c=lambda a: 0.5),
     "a = b/2, c = 1/2": Form(FAR, lambda b: b / 2, c=lambda a: 0.5),
-    "b only, b to 1/2": Form(Movement(), lambda b: 0.0),
-    "c = 1/2": Form(FAR, lambda b: 0.0, c=lambda a: 0.5),
-    "a = b, lagged slope": Lagged(),
-    "eta = 1": Constant(1.0),
+    "a = b, lagged slope": Form(Lagged(), lambda b: b, c=lambda a: 1.0),
 }
 """In the order in which they are trained."""
 

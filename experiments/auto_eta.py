@@ -1,211 +1,156 @@
-"""eta = auto against every constant, on held-out envs. docs/choosing-eta.md has the criterion."""
+"""eta = auto against every constant, on tasks and seeds that played no part in the choice of its rule.
+
+The tuned agents of rl-baselines3-zoo, four MinAtar games, and LunarLander with our own settings. Gains are in reference
+ranges, (score - random) / (reference - random), so that tasks can be averaged.
+"""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bsrs.config.settings import RunSettings
+from bsrs.config.sweep import SweepConfig
 from bsrs.config.training import TrainingConfig
-from bsrs.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, eta_label, new_figure
-from bsrs.stats import Comparison, Interval, bootstrap, mean
+from bsrs.errors import unknown
+from bsrs.figures.style import BLACK, GREY, eta_colours, eta_label, new_figure
+from bsrs.stats import bootstrap, mean
 from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import within
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN
-from bsrs.stats.summary import of_seeds, on_shared_seeds
-from experiments.claims import (
-    SEED,
-    Claim,
-    Scope,
-    Value,
-    area,
-    corrected,
-    failures_text,
-    final,
-    judged,
-    means,
-    stacked,
-    too_small,
-)
-from experiments.pooling import UNIT, span_of
+from bsrs.stats.summary import failures_of, task_reference
+from bsrs.sweep.plan import SCALES, expand, read_sweep
+from experiments import zoo
+from experiments.claims import SEED, Claim, Scope, area, corrected, failures_text, final, gain, judged
+from experiments.pooling import UNIT, Tasks, against_zero, pair_gains, span_of, too_few
 
-MEASURES: dict[str, Value] = {"mean over training": area, "end": final}
-Settings = Mapping[str, Mapping[str, Series]]  # setting -> env -> its runs
+CONSTANTS = (0.0, 0.5, 1.0, 2.0, 5.0)
+FIRST_SEED = 100
+OWN_SETTINGS = SweepConfig(algorithm="dqn", env=("LunarLander-v3",), seeds=10, fields={"steps": 50_000})
+Settings = dict[float | str, Series]  # by eta
 
 
-def is_wanted(config: Any) -> bool:
-    """Not what is the same with either potential: the baseline, and an eta that mixes the networks itself."""
-    return getattr(config, "potential_network", "online") == "online" or config.eta not in (0.0, "auto")
+def sweeps(scale: str) -> dict[str, list[TrainingConfig]]:
+    """Every run at a scale, by task."""
+    found = {f"{name.removeprefix('zoo-')}, tuned": read_sweep(name, scale, {}) for name in zoo.PRESETS}
+    minatar = read_sweep("minatar", scale, {})
+    found |= {env.split("/")[1]: dataclasses.replace(minatar, env=(env,)) for env in minatar.env}
+    if scale != "smoke":
+        found["lunarlander, our settings"] = OWN_SETTINGS
+    etas = (0.0, 1.0, "auto") if scale == "smoke" else (*CONSTANTS, "auto")
+    return {name: expand(dataclasses.replace(sweep, eta=etas, first_seed=FIRST_SEED)) for name, sweep in found.items()}
 
 
-def with_one_baseline(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:
-    """Leave out the runs that are the same with either potential."""
-    return [config for config in configs if is_wanted(config)]
-
-
-def by_setting(series: Sequence[Series]) -> dict[str, dict[str, Series]]:
-    """Constants in the order of eta, online before split, then the others."""
-    found: dict[str, dict[str, Series]] = {}
-    for each in sorted(series, key=_order):
-        if is_wanted(each.config) and each.env in judged_envs(series):
-            found.setdefault(name_of(each), {})[each.env] = each
-    return found
-
-
-def judged_envs(series: Sequence[Series]) -> list[str]:
-    """Those with plain and auto; the runs by which the rule was chosen name it in full, `auto:paired`."""
-    plain, auto = ({each.env for each in series if each.eta == eta} for eta in (0.0, "auto"))
-    return sorted(plain & auto)
-
-
-def _order(series: Series) -> tuple[bool, bool, Any]:
-    return isinstance(series.eta, str), _network(series) == "split", series.eta
-
-
-def name_of(series: Series) -> str:
-    """As it stands in the figure."""
-    name = eta_label(series.eta)
-    return f"{name} split" if _network(series) == "split" else "plain" if series.eta == 0.0 else name
-
-
-def _network(series: Series) -> str:
-    return str(getattr(series.config, "potential_network", "online"))
-
-
-def normalised(settings: Settings, value: Value) -> dict[str, Array]:
-    """Each run's score above the baseline's mean, in units of its env's reference range.
-
-    (seeds, envs), for the settings that were run on all envs, on the seeds that all share.
-    """
-    envs = sorted(settings["plain"])
-    complete = {name: runs for name, runs in settings.items() if sorted(runs) == envs}
-    seeds = sorted(set.intersection(*(set(each.seeds) for runs in complete.values() for each in runs.values())))
-    columns: dict[str, list[Array]] = {name: [] for name in complete}
+def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
+    """Every run at a scale, on these envs or on all."""
+    configs = [config for own in sweeps(scale).values() for config in own]
     for env in envs:
-        scores = {name: of_seeds(runs[env], seeds, value) for name, runs in complete.items()}
-        unit = span_of(settings["plain"][env], list(settings["plain"].values()))
-        for name, each in scores.items():
-            columns[name].append((each - scores["plain"].mean()) / unit)
-    return {name: np.stack(each, axis=1) for name, each in columns.items()}
+        if env not in (known := list(dict.fromkeys(config.env for config in configs))):
+            raise unknown("env of this experiment", env, known)
+    return [config for config in configs if not envs or config.env in envs]
 
 
-# --------------------------------------------------------------------------------------------------------------
-# The criterion.
+def lengths(envs: Sequence[str]) -> dict[str, int]:
+    """Env steps that a verdict needs: of an env with two settings, those of the shorter."""
+    steps: dict[str, int] = {}
+    for config in plan("paper", envs):
+        steps[config.env] = min(config.steps, steps.get(config.env, config.steps))
+    return steps
+
+
+def by_task(series: Sequence[Series]) -> dict[str, Settings]:
+    """Part the series into tasks. Only those with the baseline and auto count."""
+    names = {
+        RunSettings.of(config).identity: name
+        for scale in SCALES
+        for name, configs in sweeps(scale).items()
+        for config in configs
+    }
+    found: dict[str, Settings] = {}
+    for each in series:
+        if name := names.get(each.runs[0].config.identity):
+            found.setdefault(name, {})[each.eta] = each
+    return {name: own for name, own in found.items() if {0.0, "auto"} <= own.keys()}
+
+
+def leads(tasks: dict[str, Settings], eta: float) -> Tasks:
+    """The lead of auto over a constant, on the tasks that have it."""
+    return pair_gains({name: [(own["auto"], own[eta])] for name, own in tasks.items() if eta in own})
 
 
 def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
-    """Nowhere worse than the baseline, in the aggregate as good as the best single constant: within the margin."""
-    settings = by_setting(series)
-    if not {"plain", "auto"} <= settings.keys():
+    """Ahead of every constant; not below the baseline at the end; within 5% of the best constant of each task.
+
+    The tests are over tasks: MinAtar's six seeds are too few for so many questions.
+    """
+    tasks = by_task(series)
+    if not tasks:
         return []
-    envs = judged_envs(series)
-    pairs = {env: (settings["auto"][env], settings["plain"][env]) for env in envs}
-    lengths = {env: auto.config.steps for env, (auto, _) in pairs.items()}  # no length is the right one
-    small = too_small([each for pair in pairs.values() for each in pair], dataclasses.replace(scope, steps=lengths))
-    about = partial(judged, too_small=small, command=scope.command)
+    scope = dataclasses.replace(scope, tasks=len(sweeps("paper")))
     claims = []
-    for measure, value in MEASURES.items():
-        for env, (auto, plain) in pairs.items():
-            margin = MARGIN * span_of(plain, series)
-            effect = within(*on_shared_seeds(value, auto, plain), low=-margin, seed=SEED)
-            shown = f"{effect.mean:+.3g} (margin {margin:.3g})"
-            failures = failures_text([auto], [plain])
-            claims.append(
-                about(
-                    f"(Ours) {env}: eta = auto is not worse than the baseline, {measure}",
-                    effect,
-                    shown,
-                    failures=failures,
-                )
-            )
-        best, effect = against_best(settings, value)
-        text = f"(Ours) On average over envs eta = auto is as good as the best single constant, {measure}"
-        claims.append(about(text, effect, f"{effect.mean:+.2f} {UNIT}, against {best} (margin {MARGIN})"))
+    for eta in (eta for eta in CONSTANTS if any(eta in own for own in tasks.values())):
+        found = leads(tasks, eta)
+        text = f"(Ours) eta = auto is ahead of {f'eta = {eta:g}' if eta else 'the baseline'}"
+        claims.append(_judged(f"{text}, over training", found, found.training, scope))
+        claims.append(_judged(f"{text}, at the end", found, found.end, scope))
+    found = leads(tasks, 0.0)
+    text = "(Ours) eta = auto does not lower the final score"
+    claims.append(_judged(text, found, found.end, scope, low=-MARGIN))
+    found = pair_gains({name: [(own["auto"], _best(own))] for name, own in tasks.items()})
+    text = "(Ours) eta = auto is as good as the best constant of each task, over training"
+    claims.append(_judged(text, found, found.training, scope, low=-MARGIN))
     return corrected(claims)
 
 
-def against_best(settings: Settings, value: Value) -> tuple[str, Comparison]:
-    """The constant that is best over all envs, and auto minus it, normalised."""
-    scores = {name: score.mean(axis=1) for name, score in normalised(settings, value).items()}  # (seeds,)
-    best = max((name for name in scores if "auto" not in name), key=lambda name: float(scores[name].mean()))
-    return best, within(scores["auto"], scores[best], low=-MARGIN, seed=SEED)
+def _judged(text: str, found: Tasks, values: Array, scope: Scope, low: float | None = None) -> Claim:
+    """Judge the mean over tasks: above 0 or, given `low`, above that margin."""
+    each = values[0].mean(axis=0)  # (tasks,)
+    effect = against_zero(each) if low is None else within(each, 0 * each, low=low, seed=SEED)
+    by_task = ", ".join(f"{name} {lead:+.2f}" for name, lead in zip(found.names, each, strict=True))
+    shown = f"{effect.mean:+.3g} {UNIT}{'' if low is None else f' (margin {-low})'}: {by_task}"
+    failures = failures_text(found.shaped[0], found.baseline).replace("baseline", "the other")
+    return judged(text, effect, shown, too_small=too_few(found, scope), command=scope.command, failures=failures)
+
+
+def _best(own: Settings) -> Series:
+    return max((each for eta, each in own.items() if eta != "auto"), key=lambda each: float(each.area.mean()))
 
 
 def auto_table(series: Sequence[Series]) -> list[str]:
-    """Every setting on every env, those that chose the rule among them."""
+    """Every setting on every task: its gains over the baseline in the score's own units, and its failed runs."""
     lines = [
-        "| env | eta | seeds | steps | mean score over training | score at the end | diverged |",
-        "|---|---|---|---|---|---|---|",
+        "| task | eta | seeds | gain over training | change at the end | failed runs |",
+        "|---|---|---|---|---|---|",
     ]
-    for env in sorted({each.env for each in series}):
-        here = [each for each in series if each.env == env and is_wanted(each.config)]
-        for each in sorted(here, key=_order):
-            scores = " | ".join(str(bootstrap(mean, value(each)[:, None], seed=SEED)) for value in (area, final))
-            cells = f"{len(each.seeds)} | {each.config.steps:,} | {scores} | {each.diverged or ''}"
-            lines.append(f"| {env} | {name_of(each)} | {cells} |")
+    for name, own in by_task(series).items():
+        for eta in sorted(own, key=_order):
+            each, fails = own[eta], failures_of(own[eta], task_reference(own[eta].task, list(own.values())))
+            gains = ["", ""] if eta == 0.0 else [gain(each, own[0.0], value) for value in (area, final)]
+            lines.append(f"| {name} | {eta_label(eta)} | {len(each.seeds)} | {gains[0]} | {gains[1]} | {fails} |")
     return lines
 
 
-# --------------------------------------------------------------------------------------------------------------
-# The figure.
+def _order(eta: float | str) -> tuple[bool, float]:
+    return isinstance(eta, str), 0.0 if isinstance(eta, str) else eta
 
 
 def draw_auto(series: Sequence[Series]) -> dict[str, Figure]:
-    """Above: every setting on each env, and over all of them. Below: what auto did over time."""
-    settings = by_setting(series)
-    envs = judged_envs(series)
-    figure, axes = new_figure(3.1 * (len(envs) + 1), 5.2, 2, len(envs) + 1, squeeze=False, height_ratios=(1.6, 1))
-    for column, env in enumerate(envs):
-        here = {name: runs[env] for name, runs in settings.items() if env in runs}
-        for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
-            _dots(axes[0, column], list(here), means(list(here.values()), value), measure, marker)
-        axes[0, column].set_title(env, loc="left")
-        axes[0, column].set_xlabel("score")
-        _over_time(axes[1, column], [runs[env] for name, runs in settings.items() if "auto" in name and env in runs])
-    if "plain" in settings:
-        for (measure, value), marker in zip(MEASURES.items(), "os", strict=True):
-            scores = normalised(settings, value)
-            each = [bootstrap(mean, score, seed=SEED) for score in scores.values()]
-            _dots(axes[0, -1], list(scores), stacked(each), measure, marker)
-    axes[0, -1].set_title("over all envs", loc="left")
-    axes[0, -1].set_xlabel("gain over plain, in units of\nthe reference range")
-    axes[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
-    axes[1, -1].set_visible(False)
-    return {"auto-eta": figure}
-
-
-def _dots(ax: Axes, names: Sequence[str], score: Interval, measure: str, marker: str) -> None:
-    """A row for each setting; filled for the mean over training, open for the end."""
-    filled = marker == "o"
-    at = np.arange(len(names))[::-1] + (0.13 if filled else -0.13)
-    estimate = np.asarray(score.estimate)
-    for i, name in enumerate(names):
-        colour = BLACK if name == "plain" else VERMILION if "auto" in name else GREEN if "split" in name else BLUE
-        if np.isfinite(score.low[i]) and np.isfinite(score.high[i]):
-            ax.plot([score.low[i], score.high[i]], [at[i]] * 2, color=colour, linewidth=1.2)
-        face = colour if filled else "white"
-        ax.plot(estimate[i], at[i], marker, color=colour, markerfacecolor=face, markersize=4.5)
-    ax.plot([], [], marker, color=GREY, markerfacecolor=GREY if filled else "white", markersize=4.5, label=measure)
-    ax.axvline(estimate[names.index("plain")] if "plain" in names else 0, color=GREY, linewidth=0.7, linestyle=":")
-    ax.set_yticks(np.arange(len(names))[::-1], names)
-    ax.set_ylim(-0.6, len(names) - 0.4)
-    ax.grid(axis="y", visible=False)
-
-
-def _over_time(ax: Axes, series: Sequence[Series]) -> None:
-    """The share of the online network in V(s') of each run, or eta where that is what moves, and their mean."""
-    for each, colour in zip(series, (VERMILION, ORANGE, BLUE, GREEN), strict=False):
-        name = "share" if any("share" in line for line in each.runs[0].metrics) else "eta"
-        traces = [run.trace(name) for run in each.runs]
-        length = min(len(steps) for steps, _ in traces)
-        for steps, values in traces:
-            ax.plot(steps, values, color=colour, alpha=0.2, linewidth=0.7)
-        average = np.mean([values[:length] for _, values in traces], axis=0)
-        ax.plot(traces[0][0][:length], average, color=colour, label=name_of(each))
-        ax.set_ylabel("share of the online\nnetwork in V(s')" if name == "share" else "η")
-    ax.set_xlabel("env steps")
-    ax.set_ylim(bottom=0)
+    """The gain of every setting over the baseline: a small dot for each task, a large one for their mean."""
+    tasks = by_task(series)
+    etas = sorted({eta for own in tasks.values() for eta in own} - {0.0}, key=_order)
+    colours = eta_colours([0.0, *etas])
+    figure, axes = new_figure(7, 0.6 + 0.35 * max(len(etas), 3), 1, 2, sharey=True)
+    for ax, title, value in zip(axes, ("over training", "at the end"), (area, final), strict=True):
+        for row, eta in enumerate(etas):
+            pairs = [(own[eta], own[0.0]) for own in tasks.values() if eta in own]
+            gains = [(value(a).mean() - value(b).mean()) / span_of(b, [a, b]) for a, b in pairs]
+            over_tasks = bootstrap(mean, np.array(gains)[:, None], seed=SEED)
+            ax.plot(gains, [row] * len(gains), "o", color=colours[eta], markersize=3, alpha=0.5)
+            ax.plot(over_tasks.estimate, row, "o", color=colours[eta], markersize=7, markeredgecolor=BLACK)
+        ax.axvline(0, color=GREY, linewidth=0.8)
+        ax.set_yticks(range(len(etas)), [eta_label(eta) for eta in etas])
+        ax.set_title(title, loc="left")
+        ax.set_xlabel("gain over the baseline, in reference ranges")
+    return {"auto": figure}

@@ -278,8 +278,8 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
     return Tuned(tuple(above), baseline, scores, zero, best, chosen, scores[best.choices, np.arange(len(zero))])
 
 
-def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Curve]:
-    """Average each series of a panel over its runs: score against steps."""
+def curves(series: Sequence[Series], *, standard_error: bool = False, runs: bool = False) -> list[Curve]:
+    """Average each series of a panel over its runs: score against steps, with a band or with every run."""
     from scipy.stats import sem
 
     colours = eta_colours(list(dict.fromkeys(each.eta for each in series)))
@@ -292,6 +292,7 @@ def curves(series: Sequence[Series], *, standard_error: bool = False) -> list[Cu
             each.steps,
             bootstrap(mean, each.curves.T[..., None], seed=SEED, draws=BAND_DRAWS).within(min(reached), max(reached)),
             standard_error=sem(each.curves, axis=0) if standard_error and len(each.seeds) > 1 else None,
+            runs=each.curves if runs else None,
         )
         for each in series
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from bsrs.config.training import TrainingConfig
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.stats import probability_of_improvement
@@ -33,23 +34,31 @@ from experiments.claims import (
 from experiments.pooling import gains_of, judge_pooled, pair_gains, span_of, too_few
 
 LARGE_ETAS = (5.0, 10.0)
+VARIANTS = {
+    "potential_network=online": "V from the online network",
+    "potential_network=target": "V from the target network",
+    "potential_network=split": "V(s) from the online, V(s′) from the target network",
+    "potential=policy": "V(s) (the paper's text)",
+    "potential=replay": "Q at the replayed action (the authors' code)",
+    "control=none": "shaping",
+    "control=rescaled": "rescaling only",
+}  # what titles call the settings
 
 
 def draw_pendulum(series: Sequence[Series]) -> dict[str, Figure]:
     """Draw learning curves for eta >= 0, with the paper's band (the standard error) inside the interval; the inset is
     the mean score over training for all etas."""
     etas = constant_etas(series)
-    figure, ax = new_figure(4.6, 3.3)
-    learning_curves(ax, curves([each for each in etas if float(each.eta) >= 0], standard_error=True), score="score")
+    figure, (left, right) = new_figure(8.2, 3.2, 1, 2, width_ratios=(5, 4))
+    learning_curves(left, curves([each for each in etas if float(each.eta) >= 0], standard_error=True), score="score")
     colours = eta_colours([each.eta for each in etas])
     sensitivity(
-        ax.inset_axes((0.5, 0.2, 0.47, 0.42)),
+        right,
         [eta_label(each.eta) for each in etas],
         [colours[each.eta] for each in etas],
         means(etas, area),
-        name="mean over training",
+        name="mean score over training",
         baseline=next((i for i, each in enumerate(etas) if each.eta == 0.0), None),
-        small=True,
     )
     return {"pendulum": figure}
 
@@ -121,8 +130,11 @@ def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
         for ax in own_axes[len(row) :]:
             ax.set_visible(False)
         for ax, (title, shown) in zip(own_axes, row, strict=False):
-            learning_curves(ax, curves(shown), score="score")
+            learning_curves(ax, curves(shown, runs=True), score="score", legend=None)
             ax.set_title(title, loc="left")
+    lines = {str(line.get_label()): line for ax in figure.axes for line in ax.lines}
+    named = {label: line for label, line in lines.items() if not label.startswith("_")}
+    figure.legend(list(named.values()), list(named), title="η", loc="outside right upper", handlelength=1.4)
     return {name: figure}
 
 
@@ -135,8 +147,13 @@ def _panels(task: str, series: Sequence[Series]) -> list[tuple[str, list[Series]
     for variant in variants:
         shaped = [each for each in series if each.eta != 0.0 and each.variant == variant]
         baseline = baseline_of(shaped[0], series)
-        found.append((f"{task}, {variant}", [*([baseline] if baseline else []), *shaped]))
+        found.append((f"{task}\n{VARIANTS.get(variant, variant)}", [*([baseline] if baseline else []), *shaped]))
     return found
+
+
+def with_one_baseline(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:
+    """Leave out the baselines of the other potentials: without shaping they are the same runs."""
+    return [config for config in configs if getattr(config, "potential_network", "online") == "online" or config.eta]
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:

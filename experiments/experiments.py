@@ -21,10 +21,9 @@ from bsrs.stats.records import Series, read_run, read_runs, series_of
 from bsrs.stats.summary import summary
 from bsrs.sweep.conduct import run_sweep
 from bsrs.sweep.plan import expand, read_sweep
-from experiments import zoo
+from experiments import auto_eta, zoo
 from experiments.anatomy import anatomy_table, draw_anatomy, judge_anatomy, lengths, plan
 from experiments.atari import draw_games, judge_atari, judge_minatar
-from experiments.auto_eta import auto_table, draw_auto, judge_auto, with_one_baseline
 from experiments.claims import Claim, Scope, corrected, write_claims
 from experiments.continuous import (
     draw_pendulum,
@@ -33,6 +32,7 @@ from experiments.continuous import (
     judge_pendulum,
     judge_rescaling,
     judge_target_ablation,
+    with_one_baseline,
 )
 from experiments.controls import with_rescaled_controls
 from experiments.variants import PLUGIN, with_options
@@ -104,7 +104,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         judge_target_ablation,
         runs=with_one_baseline,
     ),
-    "auto-eta": Experiment("auto-eta", draw_auto, judge_auto, runs=with_one_baseline, table=auto_table),
+    "auto-eta": Experiment(
+        "auto-eta",
+        auto_eta.draw_auto,
+        auto_eta.judge_auto,
+        plan=auto_eta.plan,
+        lengths=auto_eta.lengths,
+        table=auto_eta.auto_table,
+    ),
     "anatomy": Experiment("anatomy", draw_anatomy, judge_anatomy, plan=plan, lengths=lengths, table=anatomy_table),
     "minatar": Experiment("minatar", partial(draw_games, "minatar"), judge_minatar),
     "zoo": Experiment("zoo", partial(draw_variants, "zoo"), zoo.judge_zoo, plan=zoo.plan, lengths=zoo.lengths),

@@ -1,7 +1,7 @@
 """The pages, figures and numbers of results/, and README's table: `python -m experiments tables` makes them all.
 
-Nothing is trained. Tables, figures and all-results.csv come from the records; the words of the studies' pages are in
-results/studies.toml, those of the other pages stand around the tables' marks.
+Nothing is trained. Tables, figures and all-results.csv come from the records. The text of the studies' pages is in
+results/studies.toml; that of the other pages is written by hand around the marked tables.
 """
 
 import tomllib
@@ -98,13 +98,15 @@ def study_page(study: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"**Answer.** {study['answer'].strip()}", "")
     for figure in study["figures"]:
         yield from (f"![{study['title']}]({figure})", "")
+    if caption := study.get("caption"):
+        yield from (f"*{caption}*", "")
     for heading, table in study["tables"].items():
         kind, _, what = table.partition(":")
         yield from (f"## {heading}", "", *TABLES[kind](what), "")
     yield from ("## Caveats", "", study["caveats"].strip(), "")
     yield from ("Intervals, tests and failures are defined in [methods](../methods.md).", "")
     yield from ("## Command", "", "```sh", *study["commands"], "```", "")
-    yield "`python -m experiments tables` makes this page from the records."
+    yield "`python -m experiments tables` rebuilds this page from the records."
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ def replay_claims() -> list[Claim]:
 def pendulum_target() -> Claim:
     """Judge the ablation on TD3: the paper's sentence is about all agents, and one of them contradicts it."""
     own = by_cell(records("anatomy"))["Pendulum-v1"]
-    effect, end = (gain(own["target"], own["plain"], value) for value in (area, final))
+    effect, end = (gain(own["target"], own["baseline"], value) for value in (area, final))
     assert effect is not None
     opposite: dict[Verdict, Verdict] = {"holds": "does not hold", "does not hold": "holds"}
     denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))

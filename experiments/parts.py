@@ -57,7 +57,7 @@ def target_by_parts(
     agent: OffPolicyAgent[Any], batch: Batch, q: Tensor, value: Tensor, next_value: Tensor, bootstrap: Tensor, step: int
 ) -> Tensor:
     """Return the agent's target with the parts that its config names. Q is (P, B), or (P, n, B) for n critics."""
-    eta = torch.as_tensor(agent.shaper.eta(step, batch.obs, value), dtype=q.dtype, device=q.device)
+    eta = torch.tensor(agent.shaper.etas(step), dtype=q.dtype, device=q.device)
     given = {
         "reward": batch.reward, "value": value, "next_value": next_value, "bootstrap": bootstrap,
         "discount": discount_of(batch.terminated, agent.config.gamma, batch.steps),

@@ -11,12 +11,13 @@ from bsrs.stats.records import RunRecord, Series, read_runs, series_of
 from experiments.variants import with_options
 
 RESULTS = Path("results")
-OWN_PAGES = ("anatomy", "auto-eta")
+OWN_PAGES = ("anatomy",)
 FASTER_TARGET = "zoo-faster-target"  # the control of the zoo's study
 # Where the runs of the experiments are, its figure in the first folder, and which of them belong; the other experiments
 # need a cluster.
 EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
+    "auto-eta": (("auto",), lambda config: True),
     "minatar": (("minatar",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: True),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),

@@ -13,6 +13,7 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
+from bsrs.stats.resampling import three_digits
 from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
 from experiments import records as store
 from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
@@ -90,7 +91,7 @@ def potential(variant: str) -> str:
 def recommendations() -> list[str]:
     """Tabulate what `bsrs recommend` says of each set of runs, by training and by final score."""
     rows = []
-    for folder in [name for name in folders() if name not in ("anatomy", "auto-eta")]:
+    for folder in [name for name in folders() if name not in ("anatomy", "auto", "auto-eta")]:
         found = records(folder)
         for each, by_end in zip(recommend(found), recommend(found, "final"), strict=True):
             own = next(one for one in found if (one.task, one.variant) == (each.task, each.variant))
@@ -144,7 +145,7 @@ def change(plain: Series, shaped: Series) -> str:
     found = gain(shaped, plain, final)
     lost = " **(worse)**" if found and found.verdict == "does not hold" else ""
     better = " (better)" if found and found.verdict == "holds" else ""
-    return f"{plain.final.mean():.4g} → {shaped.final.mean():.4g}{lost}{better}"
+    return f"{three_digits(plain.final.mean())} → {three_digits(shaped.final.mean())}{lost}{better}"
 
 
 def pooled_table() -> list[str]:

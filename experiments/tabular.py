@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from bsrs.figures.boards import board_of, draw_layer
 from bsrs.figures.curves import Curve, learning_curves
 from bsrs.figures.style import BLACK, BLUE, GREEN, ORANGE, new_figure, project_style, save
-from bsrs.figures.tabular import optima, relative_steps, steps_against_eta
 from bsrs.stats import Interval
 from bsrs.tabular import MDP, GridMap, grid_mdp, solve
 from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.mdp import Floats
 from bsrs.tabular.theory import count_steps, empirical_limit, optimal_chain, proven_range, random_inits, spectral_limit
 from experiments.relaxed_learning import ENVS, LearningCurve, compare_learning
+from experiments.tabular_figures import optima, relative_steps, steps_against_eta
 
 ADAPTIVE = ("aitken", "anderson", "spectral")
 

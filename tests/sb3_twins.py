@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import stable_baselines3
 import torch
 
 from bsrs.rng import stream
-from bsrs.sb3.replay import shape_samples
+from bsrs.sb3.replay import sample_shaped
 
 SMALL = {"buffer_size": 1_000, "learning_starts": 60, "batch_size": 16, "train_freq": 10, "seed": 3, "device": "cpu"}
 LIBRARIES: dict[str, Any] = {"sb3": stable_baselines3, "contrib": sb3_contrib}
@@ -68,8 +69,8 @@ def sampled(model: Any, size: int = 64, *, seed: int = 0, env: Any = None) -> An
     """A batch as the model's `train` gets it: shaped, if the model is."""
     np.random.seed(seed)  # noqa: NPY002 (what SB3 samples with)
     torch.manual_seed(seed)
-    samples = model.replay_buffer.sample(size, env=env)
-    return shape_samples(model.bsrs_shaper, model, samples) if "bsrs_shaper" in vars(model) else samples
+    shaped = "bsrs_shaper" in vars(model)
+    return (partial(sample_shaped, model, model.replay_buffer) if shaped else model.replay_buffer.sample)(size, env=env)
 
 
 def rewards(model: Any) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """skrl: rewards equal the formula from the agent's own networks, eta = 0 changes nothing, state is saved."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +119,9 @@ def sampled(agent: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """One batch as the agent's memory has it, and as an update gets it."""
     names = agent._tensors_names
     both = []
-    for memory in (agent.memory, bsrs.skrl.ShapedMemory(agent.memory, agent.shaping)):
+    for sample in (agent.memory.sample, partial(agent.shaping.sample, agent.memory)):
         torch.manual_seed(3)
-        both.append(dict(zip(names, memory.sample(names, batch_size=SIZE)[0], strict=True)))
+        both.append(dict(zip(names, sample(names, batch_size=SIZE)[0], strict=True)))
     return both[0], both[1]
 
 

@@ -162,8 +162,10 @@ def test_auto_scales_all_rewards_of_a_return(n_step: int) -> None:
     _, indices = buffer.sample(0)
     plain = returns(make("DQN", n_step), buffer, indices)
     algorithm = bsrs.tianshou.shape(make("DQN", n_step), eta="auto")
-    shaper = algorithm.shaping.batches.shaper
-    shaper.load_state({"memory": {**shaper.state()["memory"], "b": 0.5}, "batches": 0})
+    shaper = algorithm.shaping.batches
+    state = shaper.state()
+    state["scale"]["memory"]["b"] = 0.5
+    shaper.load_state(state)
     shaped = returns(algorithm, buffer, indices)
     last, steps = (np.array(column) for column in zip(*(follow(buffer, i, n_step) for i in indices), strict=True))
     rewards = [

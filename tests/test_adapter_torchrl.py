@@ -200,8 +200,10 @@ def test_auto_scales_the_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     """At b = 1/2 eta is 1, and rewards count twice, so that V keeps its scale."""
     batch, loss = sampled_batch("CartPole-v1", 3), make(dqn_loss)
     loss = bsrs.torchrl.shape(loss, eta="auto", updater=SoftUpdate(loss, tau=0.1))
-    shaper = loss.shaping.batches.shaper
-    shaper.load_state({"memory": {**shaper.state()["memory"], "b": 0.5}, "batches": 0})
+    shaper = loss.shaping.batches
+    state = shaper.state()
+    state["scale"]["memory"]["b"] = 0.5
+    shaper.load_state(state)
     plain, shaped, out = targets(loss, batch, monkeypatch)
     value, next_value = reference_value(loss, batch), reference_value(loss, batch["next"])
     alive = GAMMA ** batch["steps_to_next_obs"].reshape(-1) * ~batch["next", "terminated"].reshape(-1)
@@ -240,7 +242,7 @@ def test_saved_state_continues_with_the_same_eta() -> None:
     loss = make(dqn_loss)
     updater = HardUpdate(loss, value_network_update_interval=5)
     train(bsrs.torchrl.shape(loss, eta="auto", updater=updater), batches, updater)
-    eta = loss.shaping.batches.metrics["eta"]
+    eta = loss.shaping.batches.metrics()["eta"]
     assert eta > 0
     file = io.BytesIO()
     torch.save(loss.state_dict(), file)

@@ -82,7 +82,7 @@ def test_figures_and_table(series: list[Series], tmp_path: Path) -> None:
     experiment = EXPERIMENTS["anatomy"]
     figures = experiment.draw(series)
     assert set(figures) == {"anatomy", "anatomy-parts"}
-    assert "BSRS (cab)" in [label.get_text() for label in figures["anatomy"].axes[0].get_yticklabels()]
+    assert "BSRS: all three" in [label.get_text() for label in figures["anatomy"].axes[0].get_yticklabels()]
     assert experiment.table is not None
     lines = experiment.table(series)
     assert len(lines) == 2 + len(cells("dqn", 1.0, SCALES["laptop"].etas))

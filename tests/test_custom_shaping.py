@@ -235,8 +235,9 @@ def test_members_of_a_population_are_asked_one_by_one():
     assert agent.shaper.depends_on_state
     import torch
 
-    eta = agent.shaper.eta(0, torch.rand(2, 5, 4), torch.rand(2, 5))
-    assert eta.shape == (2, 5)
+    obs, ones = torch.rand(2, 5, 4), torch.ones(2, 5)
+    shaped = agent.shaper(0 * ones, ones, 0 * ones, gamma=0.9, state=obs, next_state=obs)
+    torch.testing.assert_close(shaped, -torch.stack([by_state(own) for own in obs]))
 
 
 def test_folder_names_hold_no_signs_of_their_own():
@@ -329,12 +330,12 @@ def test_a_count_based_eta_trains_in_sb3_and_is_saved_and_resumed(at_examples, t
     settings = {"learning_starts": 100, "buffer_size": 1_000, "policy_kwargs": {"net_arch": [8]}, "seed": 0}
     model = bsrs.sb3.shape(stable_baselines3.DQN("MlpPolicy", "CartPole-v1", **settings), eta=scale)
     model.learn(400)
-    counts = np.array(model.bsrs_shaper.shaper.state()["memory"]["counts"])
+    counts = np.array(model.bsrs_shaper.state()["scale"]["memory"]["counts"])
     assert counts.sum() == 75 * 32  # every batch, each of its states
     model.save(tmp_path / "model")
     with pytest.raises(BadInput, match="eta"):
         bsrs.sb3.load(tmp_path / "model", stable_baselines3.DQN)
     again = bsrs.sb3.load(tmp_path / "model", stable_baselines3.DQN, env=model.get_env(), eta=scale)
-    np.testing.assert_array_equal(again.bsrs_shaper.shaper.state()["memory"]["counts"], counts)
+    np.testing.assert_array_equal(again.bsrs_shaper.state()["scale"]["memory"]["counts"], counts)
     again.learn(400, reset_num_timesteps=False)
-    assert np.sum(again.bsrs_shaper.shaper.state()["memory"]["counts"]) > counts.sum()
+    assert np.sum(again.bsrs_shaper.state()["scale"]["memory"]["counts"]) > counts.sum()

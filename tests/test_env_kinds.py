@@ -283,10 +283,36 @@ def test_envs_that_break_the_api_are_told_in_a_sentence(maker, words):
         one_step()
 
 
+def test_an_env_that_lacks_a_package_names_it():
+    def needs_more():
+        import no_such_library  # noqa: F401
+
+    gymnasium.register("Lacking-v0", entry_point=needs_more)
+    try:
+        with pytest.raises(
+            BadInput, match="cannot be made: No module named 'no_such_library'; install no_such_library"
+        ):
+            make("Lacking-v0", 1, seed=0, training=True)
+    finally:
+        del gymnasium.registry["Lacking-v0"]
+
+
+def test_an_env_that_is_a_vector_only_is_refused():
+    gymnasium.register("Many-v0", vector_entry_point=lambda num_envs: None)
+    try:
+        with pytest.raises(BadInput, match="makes many copies at once only; expected an id that makes a single env"):
+            make("Many-v0", 1, seed=0, training=True)
+    finally:
+        del gymnasium.registry["Many-v0"]
+
+
 def test_an_error_in_the_envs_own_code_says_where():
     gymnasium.register("Broken-v0", entry_point=lambda: 1 / 0)
     try:
-        with pytest.raises(BadInput, match=r"'Broken-v0' cannot be made: ZeroDivisionError: .*test_env_kinds.py:\d+\)"):
+        with pytest.raises(
+            BadInput,
+            match=r"'Broken-v0' cannot be made: ZeroDivisionError: .*test_env_kinds.py:\d+\); --env-kwargs KEY=VALUE",
+        ):
             make("Broken-v0", 1, seed=0, training=True)
     finally:
         del gymnasium.registry["Broken-v0"]
@@ -315,10 +341,16 @@ def test_names_of_packages_that_are_not_imported(name, words):
 
 def test_a_module_that_cannot_be_imported_is_told_in_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "needs_a_screen.py").write_text("raise RuntimeError('no screen')")
+    (tmp_path / "needs_gym.py").write_text("import no_such_gym")
+    (tmp_path / "needs_old.py").write_text("import gymnasium.no_such_part")
     (tmp_path / "old_gym.py").write_text("class Env:\n    pass")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name, words in (
-        ("needs_a_screen:Env", "cannot be imported: RuntimeError: no screen"),
+        ("needs_a_screen:Env", r"cannot be imported: RuntimeError: no screen \(.*needs_a_screen.py:1\)"),
+        ("needs_gym:Env", "No module named 'no_such_gym'; install no_such_gym"),
+        ("needs_old:Env", "No module named 'gymnasium.no_such_part'; another version of gymnasium may have it"),
+        ("old_gym.py:Env", "is no name of a module; expected one such as my_envs, without a path or .py"),
+        ("./old_gym:Env", "without a path or .py"),
         ("old_gym:Env", "made a old_gym.Env; expected a gymnasium.Env: the package shimmy converts"),
         ("old_gym:Game-v0", "has no env 'Game-v0': .* shimmy's GymV21Environment-v0"),
     ):

@@ -70,9 +70,6 @@ def test_sensitivity_marks_every_eta_and_the_baseline() -> None:
     ax = sensitivity(_axes(), ["0", "1"], [BLACK, "#123456"], _around(4.0, 6.0), name="final", baseline=0)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1"]
     assert [4.0, 4.0] in [list(line.get_ydata()) for line in ax.lines]  # the level of eta = 0
-    inset = _axes().inset_axes((0.5, 0.5, 0.4, 0.4))
-    assert sensitivity(inset, ["0"], [BLACK], _around(4.0), name="final", baseline=None, small=True) is inset
-    assert inset.xaxis.label.get_size() < ax.xaxis.label.get_size()
 
 
 def test_bars_are_sorted_and_what_is_beyond_the_axis_is_written() -> None:

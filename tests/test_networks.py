@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -151,20 +152,22 @@ def not_a_network(obs_shape: tuple[int, ...], n_outputs: int) -> Any:
 def test_a_factory_is_named_where_it_can_be_imported_again() -> None:
     assert network_name(tiny) == "test_networks:tiny"
     assert own_factory("test_networks:tiny") is tiny
-    first, second = (lambda shape, outputs: nn.Linear(shape[0], outputs) for _ in range(2))
+    first, second = (lambda shape, outputs, bias=b: nn.Linear(shape[0], outputs, bias) for b in (True, False))
     names = network_name(first), network_name(second)
     assert names[0].startswith("python/")
     assert names[0] != names[1]
     assert network_name(first) == names[0]
     assert own_factory(names[1]) is second
+    parts = [functools.partial(mlp, hidden=hidden) for hidden in ((8,), (4,))]
+    assert len({network_name(part) for part in parts}) == 2
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("test_networks:nothing", "has no function 'nothing'"),
+        ("test_networks:nothing", "has no 'nothing' for the network"),
         ("no_such_module:tiny", "no module 'no_such_module'"),
-        ("test_networks:CARTPOLE", "has no function 'CARTPOLE'"),
+        ("test_networks:CARTPOLE", "CARTPOLE is a EnvSpec; expected a function"),
         ("python/gone", "was a Python object, which is not saved"),
         ("test_networks:not_a_network", "returned a str; expected an nn.Module"),
     ],

@@ -151,7 +151,7 @@ def test_a_factory_that_cannot_be_imported_is_named_and_nothing_is_loaded(folder
     learner.learn().save(folder / "run")
     (folder / "my_networks.py").write_text("")
     sys.modules.pop("my_networks")
-    with pytest.raises(BadInput, match="module 'my_networks' has no function 'q' that makes a network"):
+    with pytest.raises(BadInput, match="module 'my_networks' has no 'q' for the network"):
         DQN.load(folder / "run", trust=True)
     with pytest.raises(SystemExit) as stop:
         main(["play", str(folder / "run"), "--trust"])

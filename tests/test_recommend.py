@@ -75,19 +75,21 @@ def test_the_sentence_says_what_to_do_and_how_sure_that_is() -> None:
     noise = 200 + 10 * stream(0, "sentence").normal(size=(3, 10))
     clear = _recommended(noise + np.array([[0.0], [0.0], [30.0]]))
     assert (clear.eta, clear.answer) == (1.0, "use 1; 0 of 10 failed (at most 26%)")
-    assert clear.sentence.startswith("use eta = 1: typical gain over eta = 0 over training +")
+    assert clear.sentence.startswith("use eta = 1. Typical gain over eta = 0: over training +")
     assert " on 10 held-out seeds, at the end +" in clear.sentence
-    assert clear.sentence.endswith("; 0 of 10 failed (at most 26%), 0 of 10 failed (at most 26%) at eta = 0")
+    assert clear.sentence.endswith(". 0 of 10 failed (at most 26%); at eta = 0, 0 of 10 failed (at most 26%).")
     unclear = _recommended(noise)
     assert unclear.eta == 0.0
     assert unclear.answer == "keep 0; a gain of 10% would probably have shown"
-    assert unclear.sentence.startswith(f"no evidence that any eta helps here: {unclear.answer} (eta = ")
+    assert unclear.sentence.startswith(
+        f"keep 0: no evidence that any eta helps here{unclear.answer.removeprefix('keep 0')}. The best was eta = "
+    )
     few = _recommended(noise[:, :5] + np.array([[0.0], [0.0], [90.0]]))
     assert few.answer == "too few seeds"
     assert few.sentence.startswith("too few seeds to tell whether any eta helps here (5 of at least 6): keep 0; ")
     worse = _recommended(noise + np.array([[0.0], [-60.0], [-90.0]]))
     assert worse.answer == "keep 0: every other eta is worse"
-    assert worse.sentence.startswith("keep 0: every other eta is worse, 0.5 least clearly: typical gain ")
+    assert worse.sentence.startswith("keep 0: every other eta is worse, 0.5 least clearly. Typical gain ")
 
 
 def test_a_gain_over_training_that_is_lost_at_the_end_is_part_of_the_answer() -> None:
@@ -107,7 +109,7 @@ def test_more_failures_than_the_baselines_are_part_of_the_answer() -> None:
     scores[1, :2] = 70.0
     found = _recommended(scores)
     assert found.answer == "use 0.5, at a risk of failed runs; 2 of 20 failed (at most 28%)"
-    assert "; 2 of 20 failed (at most 28%), 0 of 20 failed (at most 14%) at eta = 0" in found.sentence
+    assert ". 2 of 20 failed (at most 28%); at eta = 0, 0 of 20 failed (at most 14%)" in found.sentence
     scores[0, :2] = 70.0  # the baseline fails as often
     assert _recommended(scores).answer == "use 0.5; 2 of 20 failed (at most 28%)"
 
@@ -116,11 +118,11 @@ def test_without_a_reference_the_sentence_says_what_failures_are_judged_by() -> 
     task = Task(Path("sweep"), "dqn", "Unknown-v0")
     series = [replace(each, task=task) for each in _series(np.ones((2, 8)))]
     (flat,) = recommend(series)
-    assert flat.sentence.endswith("(no reference score for Unknown-v0: only diverged runs count as failed)")
+    assert flat.sentence.endswith(". No reference score for Unknown-v0: only diverged runs count as failed.")
     assert flat.more_seeds is None
     assert flat.answer == "keep 0; how many seeds a verdict takes cannot be estimated"
     (rising,) = recommend([replace(each, curves=each.curves + np.array([0.0, 1.0])) for each in series])
-    assert rising.sentence.endswith("failures are judged by the baseline's own first and last evaluation)")
+    assert rising.sentence.endswith("failures are judged by the baseline's own first and last evaluation.")
 
 
 def test_more_seeds_are_asked_for_where_scores_are_noisier() -> None:

@@ -109,9 +109,9 @@ def test_v_of_the_same_observations_is_looked_at_once_in_a_period(name: str) -> 
     model = shape(build(name, batch_size=64, train_freq=5 if copies else 2, **period), eta="auto")
     model.learn(80 if copies else 120)
     shaper = model.bsrs_shaper
-    probes = [part.clone() for part in shaper._probes]
+    probes = [part.clone() for part in shaper._watched]
     model.learn(200, reset_num_timesteps=False)
-    assert all(torch.equal(*pair) for pair in zip(probes, shaper._probes, strict=False))
+    assert all(torch.equal(*pair) for pair in zip(probes, shaper._watched, strict=False))
     looks = 200 / 50 if copies else 100 / 20
     assert abs(shaper.state()["looks"] - looks) <= 2
     by_hand = BY_HAND.get(name) if copies else None
@@ -119,8 +119,8 @@ def test_v_of_the_same_observations_is_looked_at_once_in_a_period(name: str) -> 
         shaper._next_look = 0.0
         shaper.watch_model(model, probes[0], 64)
         with torch.no_grad():
-            expected = by_hand(model, torch.cat(shaper._probes))[:256]
-        np.testing.assert_allclose(shaper.shaper.state()["memory"]["value"], expected, rtol=1e-5)
+            expected = by_hand(model, torch.cat(shaper._watched))[:256]
+        np.testing.assert_allclose(shaper.state()["scale"]["memory"]["value"], expected, rtol=1e-5)
 
 
 def as_dict(env: Any) -> Any:
@@ -139,14 +139,14 @@ def test_it_works_with_every_kind_of_buffer(kind: str) -> None:
         options["n_steps"] = 3
     policy = "MultiInputPolicy" if kind == "dict" else "MlpPolicy"
     model = shape(algorithm("sb3 DQN")(policy, env, buffer_size=150, **options), eta="auto").learn(500)
-    memory = model.bsrs_shaper.shaper.state()["memory"]
+    memory = model.bsrs_shaper.state()["scale"]["memory"]
     assert model.bsrs_shaper.state()["looks"] > 5
     assert np.isfinite(memory["value"]).all()
     assert memory["square"] > 0
 
 
 def test_it_is_the_default() -> None:
-    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.shaper._scales[0], Movement)
+    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.scales[0], Movement)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,23 @@ def test_presets_as_json(capsys):
     assert json.loads(capsys.readouterr().out)["presets"]["td3"]["small"]["steps"] == 100_000
     main(["presets", "paper-pendulum", "--json"])
     assert json.loads(capsys.readouterr().out)["sweep"] == "paper-pendulum"
+    main(["presets", "td3", "small", "--json"])
+    assert json.loads(capsys.readouterr().out)["presets"]["td3"].keys() == {"small"}
     assert "unknown preset 'dqnn': did you mean dqn" in fails(capsys, "presets", "dqnn", "--json")
+
+
+def test_presets_are_printed_uncut_however_narrow_the_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    main(["presets", "td3"])
+    listed = capsys.readouterr().out
+    assert "pendulum, for gym:Pendulum-*\n  --steps 20_000" in listed
+    assert "--exploration-noise 0.1" in listed
+    main(["presets", "td3", "pendulum"])
+    one = capsys.readouterr().out
+    assert "exploration_noise" in one
+    assert "400 300" in one
+    assert "unknown td3 preset 'pendulm': did you mean pendulum" in fails(capsys, "presets", "td3", "pendulm")
+    assert "expected no second name" in fails(capsys, "presets", "paper-pendulum", "smoke")
 
 
 def test_completion_for_fish(capsys):

@@ -18,37 +18,40 @@ REPLACED_AFTER = 100
 """Looks after which `auto` gets new probe observations."""
 
 
-class BatchShaper:
-    """One `Shaper`, applied to the batches of a library's training loop.
+class BatchShaper(Shaper):
+    """A `Shaper` for the batches of a library's training loop.
 
     With `distributed`, several processes of PyTorch's default group train one agent, each on batches of its own. What
     learns is then shown the batches and probes of all of them, so that every process has the same eta.
     """
 
     def __init__(
-        self, eta: Any, potential: Potential | None = None, *, has_target: bool = True, distributed: bool = False
+        self,
+        eta: Any,
+        potential: Potential | None = None,
+        *,
+        has_target: bool = True,
+        keep_terminal: bool = False,
+        distributed: bool = False,
     ) -> None:
-        self.shaper = Shaper([Shaping(eta, potential or Bootstrapped())])
-        if (self.shaper.mixes or any(self.shaper.probes)) and not has_target:
+        """`keep_terminal` leaves the potential of terminal states in, as the authors' code does."""
+        super().__init__([Shaping(eta, potential or Bootstrapped())])
+        if (self.mixes or any(self.probes)) and not has_target:
             raise BadInput('eta="auto" needs a target network, and this agent has none; choose a number')
         self.step = 0
         """Training step, for schedules of eta."""
         self.updates = 0
         """Batches shaped so far."""
-        self.metrics: dict[str, Any] = {}
-        """eta in force and the mean shaping term of the last batch, for the library's logger."""
-        self._distributed = distributed
-        self._probes: list[Any] = []
+        self.last_value: Tensor | None = None
+        """V(s) of the last batch."""
+        self._keep_terminal, self._distributed = keep_terminal, distributed
+        self._used: dict[str, float] = {}  # where eta learns, the one that shaped the last batch
+        self._sum: Tensor | float = 0.0  # of the terms since the last call of `metrics`
+        self._count = 0
+        self._mean: Tensor | float = 0.0
+        self._watched: list[Any] = []
         self._size = self._looks = 0
         self._next_look = 0.0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether there is anything to add: at eta = 0 the adapters leave the library alone."""
-        if self.shaper.is_active(self.step):
-            return True
-        self.metrics = {**self.shaper.in_force(self.step)[0], "mean": 0.0}
-        return False
 
     @torch.no_grad()
     def term(
@@ -62,35 +65,48 @@ class BatchShaper:
         bootstrap: Tensor | None = None,
         state: Any = None,
         next_state: Any = None,
-        keep_terminal: bool = False,
     ) -> Tensor:
         """Return what shaping adds to the reward of each transition, `gamma * phi(s') - phi(s)`; every tensor is (B,).
 
         `next_value` is at the state that the library bootstraps from, n steps later with `gamma ** n`. `bootstrap` is
-        the target network's value there, as the library uses it. `keep_terminal` leaves the potential of terminal
-        states in, as the authors' code does.
+        the target network's value there, as the library uses it.
         """
-        ends = None if keep_terminal else terminated
-        transition: dict[str, Any] = {"gamma": gamma, "terminated": ends, "bootstrap": bootstrap}
-        states = {"state": state, "next_state": next_state, "step": self.step}
-        # Added to a zero reward, so that no digits are lost next to a large one.
-        term: Tensor = self.shaper(torch.zeros_like(value), value, next_value, **transition, **states)
-        if self.shaper.scales_reward:
-            term = term + (self.shaper.reward_factors(self.step)[0] - 1) * reward
+        term: Tensor = self(
+            torch.zeros_like(value),  # the term is added to the reward at the end: a large one would cost it digits
+            value,
+            next_value,
+            gamma=gamma,
+            terminated=None if self._keep_terminal else terminated,
+            bootstrap=bootstrap,
+            state=state,
+            next_state=next_state,
+            step=self.step,
+        )
+        if (factor := self.reward_factors(self.step)[0]) != 1:
+            term = term + (factor - 1) * reward
         if not torch.is_tensor(term) or term.shape != value.shape:  # (B, 1) would have become (B, B)
             raise BadInput(
                 f"the shaping term is {describe_array(term)}: potential and eta functions must return a tensor with one"
                 f" number per state, here of shape {tuple(value.shape)}"
             )
-        self.metrics = {**self.shaper.in_force(self.step)[0], "mean": term.mean()}
-        if self.shaper.learns:
-            reward, value, next_value, terminated = (
-                self._all(each) for each in (reward, value, next_value, terminated)
-            )
-            seen = {"obs": self._all(state), "next_obs": self._all(next_state), "step": self.step}
-            self.shaper.update(reward, value, next_value, terminated=terminated, members=False, **seen)
+        if self.has_memory:
+            self._used = self.in_force(self.step)[0]
+        if self.learns:
+            arrays = (self._all(each) for each in (reward, value, next_value))
+            seen = {"terminated": terminated, "obs": state, "next_obs": next_state}
+            seen = {name: self._all(each) for name, each in seen.items()}
+            self.update(*arrays, **seen, step=self.step)
+        self.last_value, self._sum, self._count = value, self._sum + term.mean(), self._count + 1
         self.updates += 1
         return term
+
+    def metrics(self) -> dict[str, Any]:
+        """Return eta and the mean shaping term since the last call, for the library's logger."""
+        if self._count:
+            self._mean = self._sum / self._count
+        self._sum, self._count = 0.0, 0
+        mean = self._mean if self.is_active(self.step) else 0.0
+        return {**(self._used or self.in_force(self.step)[0]), "mean": mean}
 
     @torch.no_grad()
     def watch(self, obs: Any, size: int, value: Callable[[Any], Tensor], now: float, period: float) -> None:
@@ -99,29 +115,29 @@ class BatchShaper:
         `obs` are the `size` observations of the current batch: the first batches become the fixed observations.
         `now` and `period` count the same thing, updates or env steps, whichever the library's target network counts.
         """
-        wanted = self.shaper.probes[0]
+        wanted = self.probes[0]
         if not wanted:
             return
         if self._size < wanted:
-            self._probes.append(obs)
+            self._watched.append(obs)
             self._size += size
         if now < self._next_look:
             return
         self._next_look = now + period
         if self._looks == REPLACED_AFTER:
-            self._drop_probes()
+            self._drop_watched()
             return
-        values = self._all(self._probe_values(value, wanted))
+        values = self._all(self._watched_values(value, wanted))
         if len(values) == wanted * self._processes:
-            self.shaper.look(values.double().cpu().numpy())
+            self.look(values.double().cpu().numpy())
             self._looks += 1
 
-    def _probe_values(self, value: Callable[[Any], Tensor], wanted: int) -> Tensor:
-        """Return V of the probe observations; nothing while there are too few of them."""
+    def _watched_values(self, value: Callable[[Any], Tensor], wanted: int) -> Tensor:
+        """Return V of the fixed observations; nothing while there are too few of them."""
         if self._size < wanted:
             return torch.empty(0)
         with separate_rng(0):  # the same draws at every look: a sampled policy must not look like movement
-            return torch.cat([value(part).reshape(-1) for part in self._probes])[:wanted]
+            return torch.cat([value(part).reshape(-1) for part in self._watched])[:wanted]
 
     @property
     def _processes(self) -> int:
@@ -135,19 +151,56 @@ class BatchShaper:
         torch.distributed.all_gather_object(parts, tensor.detach().cpu())
         return torch.cat(parts).to(tensor.device)
 
-    def _drop_probes(self) -> None:
-        self._probes, self._size, self._looks = [], 0, 0
-        self.shaper.forget()
+    def _drop_watched(self) -> None:
+        self._watched, self._size, self._looks = [], 0, 0
+        self.forget()
 
-    def state(self) -> dict[str, Any]:
+    def state(self, member: int = 0) -> dict[str, Any]:
         """Return what the library's checkpoint has to hold: plain numbers and lists."""
-        return {"scale": self.shaper.state(), "step": self.step, "updates": self.updates}
+        return {"scale": super().state(member), "step": self.step, "updates": self.updates}
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state`, with the same eta. `auto` takes its probe observations from the next batches."""
-        self.shaper.load_state(state["scale"])
+    def load_state(self, state: dict[str, Any], member: int = 0) -> None:
+        """Continue from `state`, with the same eta. `auto` takes its fixed observations from the next batches."""
+        super().load_state(state["scale"], member)
         self.step, self.updates, self._next_look = int(state["step"]), int(state["updates"]), 0.0
-        self._drop_probes()
+        self._used = {}
+        self._drop_watched()
+
+
+class ShapingModule(torch.nn.Module):
+    """The shaping of a library's object, as a child module: so the object's own checkpoint has what eta has learned."""
+
+    def __init__(self, parent: Any, value: Callable[..., Tensor], batches: BatchShaper) -> None:
+        """`value` returns V(s), given `parent` and what `self.value` is given."""
+        super().__init__()
+        self._parent = (parent,)  # in a tuple, so that the parent does not become a child
+        self._value, self.batches = value, batches
+
+    def value(self, *inputs: Any) -> Tensor:
+        return self._value(self._parent[0], *inputs).reshape(-1)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return self.batches.state()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.batches.load_state(state)
+
+
+class Instead:
+    """An object with some of its methods replaced, for as long as a call takes."""
+
+    def __init__(self, thing: Any, **methods: Any) -> None:
+        vars(self).update(methods, _thing=thing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["_thing"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_thing"], name, value)
+
+    @property  # type: ignore[misc]  # so that `isinstance` says what it says of the thing
+    def __class__(self) -> Any:
+        return type(vars(self)["_thing"])
 
 
 @contextmanager
@@ -176,6 +229,11 @@ def reader_for(thing: Any, readers: dict[type, Any], library: str) -> Any:
     names = ", ".join(sorted(known.__name__ for known in readers))
     found = f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
     raise BadInput(f"bsrs.{library}.shape got {found}; expected one of {names}")
+
+
+def put_in_front(mixin: type, thing: Any) -> None:
+    """Make `mixin` the first base class of an object's class, unless it is already."""
+    thing.__class__ = shaped_class(mixin, plain_class(type(thing)))
 
 
 def shaped_class(mixin: type, plain: type) -> Any:

@@ -9,8 +9,8 @@ V = f ((1 - b) V_target + b V), and so m2 = f ((1 - b1) m1 + b2 m2) with the sha
 squares over the observations gives f = <m1 m2> / <m1 ((1 - b1) m1 + b2 m2)>, the slope, and b moves towards it. Noise,
 whose movements turn back, gives <m1 m2> <= 0 and so b = 0.
 
-eta = b / (1 - b) has that share, and the reward is multiplied by 1 + eta, so that V keeps its scale while eta moves:
-Q = (1 + eta) (r + gamma V') - eta V has max Q = V* for every eta. At b = 0 all of it is the baseline.
+The TD target is r / 2 + gamma ((1 - b) V_target(s') + b V(s')): the bootstrap of a shaped agent with eta = b / (1 - b),
+without its advantage term, which made runs fail. Half the reward, for every b, keeps the scale of V while b moves.
 """
 
 import math
@@ -20,29 +20,38 @@ import numpy as np
 
 from bsrs.scales import Array, Memory, ShapeScale
 
+ADVANTAGE = 1e-3
+"""What is left of the advantage term, in place of 0: a potential of nothing could not mix the networks."""
+
 
 @dataclass(frozen=True)
 class Movement(ShapeScale):
-    """eta by the movement of values: between 0, the baseline, and 1, twice the speed."""
+    """The bootstrap of eta by the movement of values: between 0 and 1, which is twice the speed."""
 
     depends_on_state = False
+    mixes = True
     probes = 256
 
     most: float = 0.5
     """The largest b. Above 1/2 values diverge on some tasks."""
+    reward: float = 0.5
+    """What rewards are multiplied by."""
     periods: float = 10.0
-    """Over how many periods the slope is averaged."""
+    """Number of periods over which the slope is averaged."""
     pace: float = 0.5
-    """How far b moves towards its goal in one period."""
+    """Fraction of the way that b moves towards its goal in one period."""
 
     def init(self) -> Memory:
         return {"b": 0.0, "b before": 0.0, "product": 0.0, "square": 0.0, "value": [], "movement": []}
 
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        return float(memory["b"] / (1 - memory["b"]))
+        return ADVANTAGE / (1 - ADVANTAGE)
+
+    def share(self, memory: Memory, step: int) -> float:
+        return float(memory["b"] / ADVANTAGE)
 
     def reward_factor(self, memory: Memory, step: int) -> float:
-        return 1 + self.at(memory, step)
+        return self.reward / (1 - ADVANTAGE)
 
     def look(self, memory: Memory, value: Array) -> Memory:
         if not np.isfinite(value).all():
@@ -64,7 +73,7 @@ class Movement(ShapeScale):
         return {name: keep * memory[name] + new for name, new in sums.items()}
 
     def slope(self, memory: Memory) -> float:
-        """Return f; 0 before there are two movements, and where they turn back."""
+        """Return the slope f. It is 0 before there are two movements, and if they point in opposite directions."""
         product, square = memory["product"], memory["square"]
         return product / square if product > 0 and square > 0 and math.isfinite(product / square) else 0.0
 
@@ -72,4 +81,4 @@ class Movement(ShapeScale):
         return {**memory, "value": [], "movement": []}
 
     def report(self, memory: Memory) -> dict[str, float]:
-        return {"slope": self.slope(memory)}
+        return {"eta": memory["b"] / (1 - memory["b"]), "slope": self.slope(memory)}

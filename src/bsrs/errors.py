@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,6 +26,17 @@ def optional(module: str, what: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise MissingExtra(what, extra) from None
+
+
+def in_short(error: BaseException) -> str:
+    """What went wrong in code that is not ours, and where, in one line; what to do about a module that is missing."""
+    first = next(iter(str(error).strip().splitlines()), "without a word")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        installed = importlib.util.find_spec(package) is not None
+        return f"{first}; " + (f"another version of {package} may have it" if installed else f"install {package}")
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {first} ({where.filename}:{where.lineno})"
 
 
 class EnvFault(BadInput):

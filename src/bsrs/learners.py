@@ -1,4 +1,4 @@
-"""`bsrs.DQN`, `bsrs.TD3` and `bsrs.SAC`: one agent for people who write Python, trained, saved, loaded and applied."""
+"""`bsrs.DQN`, `bsrs.TD3` and `bsrs.SAC`: train, save, load and use one agent from Python."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -52,10 +52,10 @@ class Learner:
     """One agent: `learn`, `predict`, `evaluate`, `save`, `export`.
 
     Args:
-        config: Its settings; `of` makes one for an env.
-        shaping: A `Shaping` in place of what the config says. It is recorded by import path and arguments.
-        device: Where the networks live: cpu, cuda, cuda:1, ...
-        kernels: Whether to use compiled gradient steps where there are any.
+        config: Settings of the agent. `of` builds them from a preset.
+        shaping: A `Shaping` that replaces eta and potential of the config. It is recorded by import path and arguments.
+        device: Device to train on: cpu, cuda, cuda:1, ...
+        kernels: Whether to use compiled gradient steps if available.
     """
 
     algorithm: ClassVar[str]
@@ -72,7 +72,7 @@ class Learner:
         self.config = config
         self.agent: Any = make_agent([config], device, use_kernels=kernels)
         self.step = 0
-        """Env steps that it was trained for."""
+        """Env steps trained so far."""
         self.records: list[dict[str, Any]] = []
         self.outcome: Outcome | None = None
         self._loaded_from: Path | None = None
@@ -84,19 +84,20 @@ class Learner:
         cls, env: str | Env | Maker, *, eta: Any = None, potential: Any = None, shaping: Shaping | None = None,
         env_kwargs: Mapping[str, Any] | None = None, device: str = "cpu", kernels: bool = True, **fields: Any,
     ) -> Self:  # fmt: skip
-        """Make one with the preset that suits `env`: an id, an env object, or a function that makes the env.
+        """Create an agent with the preset that suits the env.
 
         Args:
-            env: Training and evaluation need several copies. An object is copied; a function is called for each.
-            eta: The shape-scale: a number, text such as "auto", a `ShapeScale` or its class, or a function of the step,
-                the state, or both.
-            potential: What eta scales in place of V: a potential or its class, or a function of the state.
-            shaping: A `Shaping` in place of eta and potential.
-            env_kwargs: Settings that the env's maker takes, for an id.
-            device: Where the networks live.
-            kernels: Whether to use compiled gradient steps where there are any.
-            fields: Settings in place of what the preset says, for example steps=20_000. `network` of DQN, `actor` and
-                `critic` of TD3 and SAC may be functions that make an `nn.Module`.
+            env: An env id, an env object, or a function or class that makes the env. Training and evaluation need
+                several copies: an object is copied, a function is called for each.
+            eta: A number, text such as "auto", a `ShapeScale` or its class, or a function of the step, the state, or
+                both.
+            potential: A potential to use instead of V: an object, its class, or a function of the state.
+            shaping: A `Shaping` to use instead of eta and potential.
+            env_kwargs: Arguments for the env's constructor, if env is an id.
+            device: Device to train on: cpu, cuda, cuda:1, ...
+            kernels: Whether to use compiled gradient steps if available.
+            fields: Settings that replace those of the preset, for example steps=20_000. `network` of DQN, and `actor`
+                and `critic` of TD3 and SAC, may be functions that make an `nn.Module`.
         """
         if shaping is not None and (eta is not None or potential is not None):
             raise BadInput("shaping says what eta and potential are; expected it alone, or eta and potential")
@@ -129,15 +130,14 @@ class Learner:
 
         Args:
             folder: Path to the run folder.
-            env: In place of the env that the run names; needed where that was a Python object.
-            trust: Whether an env, an eta, a potential or a network that the run names as MODULE:NAME may import that
-                module.
-            device: Where the networks live.
-            eta: In place of the eta that the run names; needed where that was a Python object.
-            potential: Likewise.
-            policy_only: Leave out what shaped the training: enough to act, not to learn.
-            networks: `network`, `actor` or `critic` in place of those that the run names; needed where that was a
-                Python object.
+            env: An env that replaces the run's. Required if the run's env was a Python object.
+            trust: Whether to import the modules that the run names as MODULE:NAME, for its env, eta, potential or
+                networks.
+            device: Device for the networks.
+            eta: An eta that replaces the run's. Required if the run's eta was a Python object.
+            potential: A potential that replaces the run's. Required if the run's potential was a Python object.
+            policy_only: Load only what is needed to act. Such an agent cannot learn.
+            networks: `network`, `actor` or `critic` that replace the run's. Required if they were Python objects.
         """
         folder = Path(folder)
         if unknown_names := set(networks) - set(cls.factories):
@@ -163,7 +163,7 @@ class Learner:
         self._loaded_from, self._loaded = folder, frozenset(model.tensors)
 
     def __repr__(self) -> str:
-        """The settings that matter most, and how far it is."""
+        """Return the main settings and the progress."""
         scores = [line["score"] for line in self.records if line["kind"] == "eval"]
         how_far = f"trained for {self.step:,} steps" if self.step else "not trained"
         score = f", score {scores[-1]:.2f}" if scores else ""
@@ -173,13 +173,13 @@ class Learner:
     def learn(
         self, steps: int | None = None, *, callback: Callback | None = None, progress: Progress | None = None
     ) -> Self:
-        """Train for `steps` more env steps, by default as many as the config says; `records` has the records.
+        """Train for `steps` more env steps, by default as many as the config says. `records` collects the records.
 
-        `callback(agent, record)` is called with every record, a dict with its kind, step and numbers; training ends
-        where it returns False.
+        `callback(agent, record)` is called with every record, a dict with its kind, step and numbers. Training stops
+        if it returns False.
 
-        A second call, or one after `load`, continues from the weights there are: the step count continues, so that
-        schedules do not start again. For checkpoints while training use `bsrs train`.
+        A second call, or one after `load`, continues from the current weights and step, so schedules do not restart.
+        For checkpoints during training use `bsrs train`.
         """
         if self._policy_only:
             raise BadInput(
@@ -215,9 +215,9 @@ class Learner:
         return self.step + fill
 
     def predict(self, obs: Any, *, deterministic: bool = True) -> Any:
-        """The greedy action for one observation of the env, or the actions for a batch of them.
+        """Return the greedy action for one observation, or the actions for a batch.
 
-        With deterministic=False the action is chosen as in training at this step, with its exploration.
+        With deterministic=False, act as in training at this step, with exploration.
         """
         batch, single = self._batch(obs)
         actions = self.agent.greedy(batch[None])[0] if deterministic else self._explored(batch)
@@ -235,11 +235,11 @@ class Learner:
         return np.stack([self.agent.act(obs, step)[0, 0] for obs in each])
 
     def evaluate(self, episodes: int = 20) -> list[float]:
-        """Raw scores of greedy episodes."""
+        """Play greedy episodes and return their raw scores."""
         return evaluate(self.agent, dataclasses.replace(self.config, eval_episodes=episodes), [self.config.seed])[0]
 
     def save(self, folder: str | Path) -> None:
-        """Write a run's folder, for `load` and for `bsrs play`, `export`, `runs` and `report`."""
+        """Write a run folder, for `load` and for `bsrs play`, `export`, `runs` and `report`."""
         if self.outcome is None:
             raise BadInput("there is nothing to save that was not loaded; expected a call of learn first")
         run = Run(Path(folder), dataclasses.replace(self.config, steps=self.step))
@@ -252,8 +252,10 @@ class Learner:
             run.close()
 
     def export(self, path: str | Path, format: Format = "onnx") -> str:
-        """Write the greedy policy with its preprocessing as an ONNX or TorchScript file, checked on 1,000 observations;
-        a line about what was checked."""
+        """Write the greedy policy with its preprocessing to an ONNX or TorchScript file.
+
+        The file's actions are compared with the agent's on 1,000 observations. Returns a line with the result.
+        """
         return export_policy(self.agent, spec_of(self.config.env), Path(path), format)
 
     def _batch(self, obs: Any) -> tuple[Array, bool]:
@@ -271,21 +273,23 @@ def _of_shaping(shaping: Shaping) -> dict[str, Any]:
 
 
 class DQN(Learner):
-    """Self-shaped DQN: `DQN.of("CartPole-v1", eta=0.5).learn()`."""
+    """DQN with bootstrapped reward shaping, for example `DQN.of("CartPole-v1", eta=0.5).learn()`."""
 
     algorithm = "dqn"
     factories = ("network",)
     config: DQNConfig
 
     def q_values(self, obs: Any) -> Array:
-        """Q of every action: (A,) for one observation, (B, A) for a batch. A shaped agent's are 1 / (1 + eta) of V,
-        with the differences between actions unscaled."""
+        """Return Q of every action: (A,) for one observation, (B, A) for a batch.
+
+        For a shaped agent, V is scaled by 1 / (1 + eta); the differences between actions are not.
+        """
         batch, single = self._batch(obs)
         q: Array = self.agent.q_values(batch[None])[0]
         return q[0] if single else q
 
     def value(self, obs: Any) -> Any:
-        """V(s): the largest Q, or its soft version where the config has a temperature."""
+        """Return V(s): the largest Q, or the soft maximum if the config has a temperature."""
         return state_value(torch.from_numpy(self.q_values(obs)), self.config.temperature).numpy()[()]
 
 
@@ -302,7 +306,7 @@ class ActorCritic(Learner):
         return super().learn(steps, callback=callback, progress=progress)
 
     def q_values(self, obs: Any, action: Any = None) -> Array:
-        """Q of every critic, (critics,) or (B, critics), at `action` in the env's units, by default the policy's."""
+        """Return Q of every critic, (critics,) or (B, critics), at `action` in env units, by default the policy's."""
         self._require_critics()
         batch, single = self._batch(obs)
         if action is None:
@@ -313,7 +317,7 @@ class ActorCritic(Learner):
         return q[0] if single else q
 
     def value(self, obs: Any) -> Any:
-        """The smallest Q at the policy's own action; of SAC without the entropy."""
+        """Return the smallest Q at the policy's own action; for SAC, without the entropy."""
         return self.q_values(obs).min(axis=-1)
 
     def _require_critics(self) -> None:
@@ -322,21 +326,21 @@ class ActorCritic(Learner):
 
 
 class TD3(ActorCritic):
-    """Self-shaped TD3: `TD3.of("Pendulum-v1", eta=1.0).learn()`."""
+    """TD3 with bootstrapped reward shaping, for example `TD3.of("Pendulum-v1", eta=1.0).learn()`."""
 
     algorithm = "td3"
 
 
 class SAC(ActorCritic):
-    """Self-shaped SAC: `SAC.of("Pendulum-v1", eta=1.0).learn()`."""
+    """SAC with bootstrapped reward shaping, for example `SAC.of("Pendulum-v1", eta=1.0).learn()`."""
 
     algorithm = "sac"
 
 
 def load(folder: str | Path, **options: Any) -> Learner:
-    """The agent of a run's folder, whatever its algorithm; options as of `Learner.load`.
+    """Load the agent of a run folder, whatever its algorithm. Takes the options of `DQN.load`.
 
-    Of a folder with several runs, such as a sweep's, `eta` and `seed` say which.
+    In a folder with several runs, such as a sweep's, `eta` and `seed` choose one.
     """
     if not (Path(folder) / "config.json").exists() and Path(folder).is_dir():
         eta = None if options.get("eta") is None else scale_setting(options.pop("eta"))

@@ -14,11 +14,11 @@ import importlib
 import os
 import re
 import sys
-from functools import reduce
+from functools import partial, reduce
 from types import CodeType, ModuleType
 from typing import Any
 
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, in_short
 
 PREFIX = "python/"
 LONGEST = 160
@@ -79,18 +79,18 @@ def object_named(name: str, what: str) -> Any:
 
 def import_from_here(name: str, purpose: str) -> ModuleType:
     """Import a module that is installed or lies in this folder, where the command `bsrs` itself would not look."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise BadInput(f"{name[:80]!r} {purpose} is no name of a module")
+    if not all(part.isidentifier() for part in name.split(".")) or name.endswith(".py"):
+        raise BadInput(
+            f"{name[:80]!r} {purpose} is no name of a module; expected one such as my_envs, without a path or .py"
+        )
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if not isinstance(error, ModuleNotFoundError):
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {what}") from error
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {error}") from None
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or not f"{name}.".startswith(f"{missing}."):
+            raise BadInput(f"the module {name!r} {purpose} cannot be imported: {in_short(error)}") from error
         where = f"neither installed nor in this folder, {os.getcwd()}"
         raise BadInput(f"there is no module {name!r} {purpose}, {where}; is PYTHONPATH set to where it is?") from None
 
@@ -152,14 +152,19 @@ def _content(thing: Any, depth: int) -> Any:
     """What an object is made of, without addresses in memory."""
     if is_literal(thing) or depth == 0:
         return repr(thing) if is_literal(thing) else type(thing).__qualname__
+    if isinstance(thing, (type, ModuleType)):
+        return thing.__name__
     if isinstance(thing, CodeType):
         return thing.co_code, thing.co_names, [_content(const, depth - 1) for const in thing.co_consts]
     if code := getattr(thing, "__code__", None):
         cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-        return [_content(part, depth - 1) for part in (code, *(thing.__defaults__ or ()), *cells)]
+        owner = [thing.__self__] if hasattr(thing, "__self__") else []
+        return [_content(part, depth - 1) for part in (code, *(thing.__defaults__ or ()), *cells, *owner)]
+    if isinstance(thing, partial):
+        return [_content(part, depth - 1) for part in (thing.func, *thing.args, *thing.keywords.items())]
     if hasattr(thing, "tolist"):
         return repr(thing.tolist())
     if isinstance(thing, (list, tuple)):
         return [_content(part, depth - 1) for part in thing]
-    held = getattr(thing, "__dict__", {}) if not isinstance(thing, type) else {}
-    return type(thing).__qualname__, {name: _content(part, depth - 1) for name, part in sorted(held.items())}
+    held = sorted(getattr(thing, "__dict__", {}).items())
+    return type(thing).__qualname__, {name: _content(part, depth - 1) for name, part in held}

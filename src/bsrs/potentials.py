@@ -1,4 +1,4 @@
-"""Potentials: what takes the place of V in `eta * V(s)`. `bsrs.shaping` says what they are for."""
+"""Potentials: what takes the place of V in `eta * V(s)`. `bsrs.shaping` explains what they are for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Potential(Protocol):
 
 @dataclass(frozen=True)
 class Bootstrapped:
-    """The agent's own current value estimate: BSRS."""
+    """The agent's own current value estimate, as in BSRS."""
 
     def __call__(self, state: Array, value: Array, step: int) -> Array:
         return value
@@ -33,7 +33,7 @@ class Bootstrapped:
 
 @dataclass(frozen=True)
 class Static:
-    """A fixed potential, Ng et al.'s PBRS: a function of the state, or a vector indexed by it."""
+    """A fixed potential (Ng et al., 1999): a function of the state, or a vector indexed by it."""
 
     of: Callable[[Array], Array] | Sequence[float] | Array
 
@@ -43,7 +43,7 @@ class Static:
 
 @dataclass(frozen=True)
 class RandomDynamic:
-    """Noise that is redrawn every `period` steps (Devlin and Kudenko, 2012): the control for "any potential".
+    """A random potential, redrawn every `period` steps (Devlin and Kudenko, 2012). Use it as a control.
 
     With `n_states` the potential is a table of uniform numbers in [-scale, scale]; without, it is a random
     direction in observation space, squashed to the same range.
@@ -68,7 +68,7 @@ BOOTSTRAPPED = "bootstrapped"
 
 
 def as_potential(potential: Any) -> Potential:
-    """The potential that `potential` names: one of the above or its class, a function of the state, or MODULE:NAME."""
+    """Return the potential for a potential or its class, a function of the state, or MODULE:NAME."""
     if potential in (None, "", BOOTSTRAPPED):
         return Bootstrapped()
     if is_object_name(potential):
@@ -82,7 +82,7 @@ def as_potential(potential: Any) -> Potential:
         return own
     try:
         parameters = inspect.signature(potential).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return Static(potential)
     required = [
         p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
@@ -106,7 +106,7 @@ def potential_setting(potential: Any) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _noise(seed: int, epoch: int, size: int, kind: str) -> Array:
-    from bsrs.rng import stream  # here, because it brings NumPy
+    from bsrs.rng import stream  # here, because it imports NumPy
 
     draw = stream(seed, "random potential", epoch)
     return draw.uniform(-1.0, 1.0, size) if kind == "uniform" else draw.standard_normal(size)

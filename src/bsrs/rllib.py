@@ -94,10 +94,10 @@ class Shaped(TorchLearner):  # type: ignore[misc]
     ) -> Any:
         shaper = self.shaper(module_id)
         shaper.step = self.step
-        if shaper.is_active:
+        if shaper.is_active(self.step):
             reward = batch[Columns.REWARDS].float()
             batch = {**batch, Columns.REWARDS: reward + self._term(shaper, module_id, config, batch, fwd_out)}
-        metrics = {f"shaping_{name}": number for name, number in shaper.metrics.items()}
+        metrics = {f"shaping_{name}": number for name, number in shaper.metrics().items()}
         self.metrics.log_dict(metrics, key=module_id, window=1)
         return super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
 

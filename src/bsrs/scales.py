@@ -1,6 +1,6 @@
 """Shape-scales: what eta is, as a number, a schedule, a function of the state, or something that learns.
 
-`bsrs.shaping` says what eta does; its `Shaper` asks the scales, shows them the batches and keeps what they remember.
+`bsrs.shaping` explains what eta does. Its `Shaper` evaluates the scales, shows them batches and keeps their memories.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ checkpoints, where arrays become lists."""
 
 @dataclass(frozen=True)
 class Seen:
-    """One member's batch, as a scale that learns is shown it: every array is (B,)."""
+    """One member's batch, as passed to a scale that learns. Arrays are (B,)."""
 
     step: int
     eta: float
@@ -38,57 +38,57 @@ class Seen:
 
 
 class ShapeScale:
-    """What eta is. A scale of your own writes `__call__`; one that learns writes `init`, `at` and `update` as well.
+    """What eta is. To write your own, define `__call__`, or `init`, `at` and `update` for one that learns.
 
-    The potential is `eta(s) * V(s)` at each end of a transition, so policy invariance holds whatever `__call__` does
-    with the state. A scale that says `depends_on_state = False` is asked once instead of twice.
+    The potential is `eta(s) * V(s)` at each end of a transition, so the optimal policy stays the same whatever
+    `__call__` does with the state. Set `depends_on_state = False` if it ignores the state.
     """
 
     depends_on_state: bool = True
     update_every: int = 0
-    """Batches between two calls of `update`; 0 for a scale that does not learn from batches."""
+    """Batches between calls of `update`; 0 if the scale does not learn from batches."""
     probes: int = 0
-    """How many observations `look` wants to see V of, once per period of the target network."""
+    """Number of probe observations whose V is passed to `look` once per target-network period."""
     mixes: bool = False
-    """Whether `share` says how much of V(s') is the online network's, in place of the setting `potential_network`."""
+    """Whether `share` decides how V(s') mixes the two networks, instead of the setting `potential_network`."""
 
     def __call__(self, step: int, state: Array = None) -> Array:
-        """eta at a training step and, where it depends on them, for a batch of states."""
+        """Return eta at a training step and, if it depends on the state, for a batch of states."""
         raise NotImplementedError
 
     def init(self) -> Memory:
-        """What is remembered before the first batch."""
+        """Return the initial memory."""
         return {}
 
     def at(self, memory: Memory, step: int, state: Array = None) -> Array:
-        """eta, given what is remembered."""
+        """Return eta, given the memory."""
         return self(step, state)
 
     def update(self, memory: Memory, seen: Seen) -> Memory:
-        """What is remembered after a batch. The old memory is left as it is."""
+        """Return the memory after a batch. Do not modify the old one."""
         return memory
 
     def look(self, memory: Memory, value: Array) -> Memory:
-        """Return what is remembered after a look at V of the probe observations, (probes,), a NumPy array.
+        """Return the memory after a look at V of the probe observations, a NumPy array (probes,).
 
         The observations stay the same from one look to the next; when they are replaced, `forget` is called first.
         """
         return memory
 
     def forget(self, memory: Memory) -> Memory:
-        """Return what is remembered once the probe observations are replaced."""
+        """Return the memory after the probe observations are replaced."""
         return memory
 
     def report(self, memory: Memory) -> dict[str, float]:
-        """Return further numbers for the records."""
+        """Return additional numbers for the records."""
         return {}
 
     def reward_factor(self, memory: Memory, step: int) -> float:
-        """What the env's reward is multiplied by. With 1 + eta, V keeps its scale while eta moves."""
+        """Return the factor for the env's reward. With 1 + eta, V keeps its scale while eta changes."""
         return 1.0
 
     def share(self, memory: Memory, step: int) -> float:
-        """How much of the potential's V(s') is the online network's, the rest being the target network's.
+        """Return the share of the online network in the potential's V(s'); the rest is the target network's.
 
         0 is the split potential, 1 the online one; V(s) is always the online network's. In terms of the parts of BSRS,
         b = share * eta / (1 + eta).
@@ -98,7 +98,7 @@ class ShapeScale:
 
 @dataclass(frozen=True)
 class Custom(ShapeScale):
-    """A scale given as a plain function of (step, state)."""
+    """Wrap a function of (step, state)."""
 
     of: Callable[..., Array]
 
@@ -108,7 +108,7 @@ class Custom(ShapeScale):
 
 @dataclass(frozen=True)
 class OfStep(ShapeScale):
-    """A schedule given as a plain function of the step."""
+    """Wrap a function of the step."""
 
     depends_on_state = False
 
@@ -120,7 +120,7 @@ class OfStep(ShapeScale):
 
 @dataclass(frozen=True)
 class Constant(ShapeScale):
-    """The paper's choice: one number (or an array that broadcasts, one per member)."""
+    """A constant eta, as in the paper: one number, or an array that broadcasts."""
 
     depends_on_state = False
 
@@ -132,7 +132,7 @@ class Constant(ShapeScale):
 
 @dataclass(frozen=True)
 class Linear(ShapeScale):
-    """From `start` to `end` over the first `steps` steps, `end` afterwards."""
+    """Go linearly from `start` to `end` over the first `steps` steps, and stay at `end`."""
 
     depends_on_state = False
 
@@ -149,7 +149,7 @@ class Linear(ShapeScale):
 
 @dataclass(frozen=True)
 class Cosine(Linear):
-    """From `start` to `end` over `steps` steps along half a cosine: slow, fast, slow."""
+    """Go from `start` to `end` over the first `steps` steps along half a cosine, and stay at `end`."""
 
     def __call__(self, step: int, state: Array = None) -> float:
         return self.end + (self.start - self.end) * 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
@@ -157,7 +157,7 @@ class Cosine(Linear):
 
 @dataclass(frozen=True)
 class Piecewise(ShapeScale):
-    """Constant pieces: `points` are (from step, eta), in order of their steps."""
+    """Change eta at given steps: `points` are pairs (first step, eta), in the order of their steps."""
 
     depends_on_state = False
 
@@ -175,13 +175,13 @@ class Piecewise(ShapeScale):
 
 @dataclass(frozen=True)
 class PerState(ShapeScale):
-    """eta(s): a function of the state, or a vector indexed by it."""
+    """An eta that depends on the state: a function of the state, or a vector indexed by it."""
 
     of: Callable[[Array], Array] | Sequence[float] | Array
 
     def __call__(self, step: int, state: Array = None) -> Array:
         if state is None:
-            raise BadInput("a state-dependent eta needs the states it is asked for, and none were given")
+            raise BadInput("a state-dependent eta needs the states, and none were given")
         if callable(self.of):
             return self.of(state)
         if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
@@ -201,7 +201,7 @@ _NAMED_SCALES: dict[str, type[Linear]] = {"linear": Linear, "cosine": Cosine}
 
 
 def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float | str | Array) -> ShapeScale:
-    """The shape-scale that `eta` names: a number, an array of them, a shape-scale or its class, a function, or text.
+    """Return the shape-scale for a number, an array, a shape-scale or its class, a function, or text.
 
     Text is a number (`2`), `auto` (see `bsrs.auto`), `linear:START:END:STEPS`, `cosine:START:END:STEPS`,
     `piecewise:STEP=ETA,STEP=ETA,...`, or MODULE:NAME for your own: the form that configs and command lines use.
@@ -248,7 +248,7 @@ def scale_setting(eta: Any) -> float | str:
             return f"{kind}:{eta.start!r}:{eta.end!r}:{eta.steps}"
     if type(eta) is Piecewise:
         return "piecewise:" + ",".join(f"{step}={value!r}" for step, value in eta.points)
-    as_scale(eta)  # what is wrong with it is said now
+    as_scale(eta)  # raises BadInput if it is none
     return name_of(eta)
 
 
@@ -260,7 +260,7 @@ def _from_function(function: Callable[..., Array]) -> ShapeScale:
     """The scale that a function of the step, of the state, or of both gives."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return Custom(function)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p.name for p in parameters if p.name in names and p.default is p.empty]
@@ -277,7 +277,7 @@ def _from_function(function: Callable[..., Array]) -> ShapeScale:
 def _parse_scale(text: str) -> ShapeScale:
     kind, _, rest = text.partition(":")
     if kind == "auto":
-        from bsrs.auto import Movement  # here, because it is a scale itself
+        from bsrs.auto import Movement  # here, because that module imports this one
 
         if rest:
             raise BadInput(f"eta {text!r} cannot be read; auto has no settings")

@@ -4,12 +4,13 @@ During an update, the agent's memory hands out shaped rewards; what it stores st
 episode returns. `agent.save()` writes what eta has learned.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, flat, reader_for, separate_rng, shaped_class
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, put_in_front, reader_for, separate_rng
 from bsrs.errors import BadInput, optional
 
 optional("skrl", "bsrs.skrl", "skrl")
@@ -33,10 +34,8 @@ def shape(agent: Any, eta: Any = "auto") -> Any:
     value = reader_for(agent, READERS, "skrl")
     if agent.memory is None:
         raise BadInput("bsrs.skrl.shape got an agent without a memory; expected one that can be trained")
-    shaping = AgentShaping(agent, value, eta)
-    plain: Any = type(agent)
-    if not issubclass(plain, Shaped):
-        agent.__class__ = shaped_class(Shaped, plain)
+    shaping = AgentShaping(agent, value, BatchShaper(eta, distributed=config.torch.is_distributed))
+    put_in_front(Shaped, agent)
     agent.shaping = agent.checkpoint_modules["shaping"] = shaping
     return agent
 
@@ -49,49 +48,36 @@ class Shaped(Agent):  # type: ignore[misc]
 
     def update(self, *, timestep: int, timesteps: int) -> None:
         memory, self.shaping.batches.step = self.memory, self.shaping.first_step + timestep
-        self.memory = ShapedMemory(memory, self.shaping)
+        self.memory = Instead(memory, sample=partial(self.shaping.sample, memory))
         try:
             super().update(timestep=timestep, timesteps=timesteps)
         finally:
             self.memory = memory
-        for name, number in self.shaping.batches.metrics.items():
+        for name, number in self.shaping.batches.metrics().items():
             self.track_data(f"Shaping / {name}", float(number))
 
 
-class ShapedMemory:
-    """A memory that samples shaped rewards."""
-
-    def __init__(self, plain: Any, shaping: "AgentShaping") -> None:
-        self._plain, self._shaping = plain, shaping
-
-    def sample(self, names: list[str], *args: Any, **kwargs: Any) -> Any:
-        batches = self._plain.sample(names, *args, **kwargs)
-        return [self._shaping.shaped(dict(zip(names, batch, strict=True))) for batch in batches]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
-
-
-class AgentShaping(torch.nn.Module):
+class AgentShaping(ShapingModule):
     """One of the agent's checkpoint modules, so that `agent.save()` writes what eta has learned."""
 
-    def __init__(self, agent: Any, value: Any, eta: Any) -> None:
-        super().__init__()
-        self._parent, self._value = (agent,), value  # in a tuple, so that the agent's models do not become children
-        self.first_step = 0
-        """Step at which the trainer's timestep is 0: each of skrl's trainers counts from 0."""
-        self.batches = BatchShaper(eta, distributed=config.torch.is_distributed)
+    first_step = 0
+    """Step at which the trainer's timestep is 0: each of skrl's trainers counts from 0."""
+
+    def sample(self, memory: Any, names: list[str], *args: Any, **kwargs: Any) -> Any:
+        """Return what `memory` samples, with shaped rewards."""
+        batches = memory.sample(names, *args, **kwargs)
+        return [self.shaped(dict(zip(names, batch, strict=True))) for batch in batches]
 
     @torch.no_grad()
     def shaped(self, batch: dict[str, Any]) -> list[Any]:
         """Return the tensors of `batch` in their order, with shaped rewards."""
         batches, agent = self.batches, self._parent[0]
-        if not batches.is_active:
+        if not batches.is_active(batches.step):
             return list(batch.values())
         inputs, next_inputs = self._inputs(batch), self._inputs(batch, "next_")
         with separate_rng(batches.updates + 1):
             value, next_value = self.value(inputs), self.value(next_inputs)
-            bootstrap = self.value(next_inputs, "target_") if batches.shaper.mixes else None
+            bootstrap = self.value(next_inputs, "target_") if batches.mixes else None
         reward, terminated = flat(batch["rewards"], batch["terminated"])
         term = batches.term(
             value,
@@ -114,14 +100,8 @@ class AgentShaping(torch.nn.Module):
             "states": agent._state_preprocessor(batch[f"{which}states"]),
         }
 
-    def value(self, inputs: dict[str, Any], network: str = "") -> Tensor:
-        return flat(self._value(self._parent[0], inputs, network))[0]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return self.batches.state()
-
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.batches.load_state(state)
+        super().set_extra_state(state)
         self.first_step = self.batches.step + 1
 
 
@@ -135,19 +115,19 @@ def _period(agent: Any) -> float:
 # V by the agent's networks: the online ones, or those whose names begin with `target_`.
 
 
-def _greedy_value(agent: Any, inputs: dict[str, Any], network: str) -> Tensor:
+def _greedy_value(agent: Any, inputs: dict[str, Any], network: str = "") -> Tensor:
     """max_a Q(s, a)."""
     return _call(agent, f"{network}q_network", inputs).amax(dim=-1)
 
 
-def _double_value(agent: Any, inputs: dict[str, Any], network: str) -> Tensor:
+def _double_value(agent: Any, inputs: dict[str, Any], network: str = "") -> Tensor:
     """max_a Q(s, a); from the target network, its Q at the online network's best action."""
     q = _call(agent, f"{network}q_network", inputs)
     best = _call(agent, "q_network", inputs).argmax(dim=-1, keepdim=True)
     return q.gather(-1, best)
 
 
-def _policy_value(agent: Any, inputs: dict[str, Any], network: str) -> Tensor:
+def _policy_value(agent: Any, inputs: dict[str, Any], network: str = "") -> Tensor:
     """Q(s, pi(s)), the smaller one where there are two critics."""
     action = _call(agent, f"{network}policy", inputs)
     names = ("critic",) if isinstance(agent, DDPG) else ("critic_1", "critic_2")
@@ -155,7 +135,7 @@ def _policy_value(agent: Any, inputs: dict[str, Any], network: str) -> Tensor:
     return torch.stack(critics).amin(dim=0)
 
 
-def _soft_value(agent: Any, inputs: dict[str, Any], network: str) -> Tensor:
+def _soft_value(agent: Any, inputs: dict[str, Any], network: str = "") -> Tensor:
     """min_i Q_i(s, a) - alpha log pi(a | s) at one sampled action."""
     action, outputs = agent.policy.act(inputs, role="policy")
     critics = [_call(agent, f"{network}critic_{i}", {**inputs, "taken_actions": action}) for i in (1, 2)]

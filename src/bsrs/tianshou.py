@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, flat, reader_for, separate_rng, shaped_class
+from bsrs.adapting import BatchShaper, ShapingModule, put_in_front, reader_for, separate_rng
 from bsrs.errors import BadInput, optional
 
 optional("tianshou", "bsrs.tianshou", "tianshou")
@@ -30,10 +30,8 @@ def shape(algorithm: Any, eta: Any = "auto") -> Any:
     `shaping_mean`, so the library's loggers record them.
     """
     value = reader_for(algorithm, READERS, "tianshou")
-    shaping = AlgorithmShaping(algorithm, value, eta)
-    plain: Any = type(algorithm)
-    if not issubclass(plain, Shaped):
-        algorithm.__class__ = shaped_class(Shaped, plain)
+    shaping = AlgorithmShaping(algorithm, value, BatchShaper(eta, has_target=_period(algorithm) > 0))
+    put_in_front(Shaped, algorithm)
     algorithm.shaping = shaping
     return algorithm
 
@@ -59,7 +57,7 @@ class Shaped(OffPolicyAlgorithm):  # type: ignore[misc]
         return batch
 
     def _update_with_batch(self, batch: Any) -> Any:
-        return ShapedStats(super()._update_with_batch(batch), self.shaping.batches.metrics)
+        return ShapedStats(super()._update_with_batch(batch), self.shaping.batches.metrics())
 
 
 class ShapedStats(TrainingStatsWrapper):  # type: ignore[misc]
@@ -71,17 +69,12 @@ class ShapedStats(TrainingStatsWrapper):  # type: ignore[misc]
         super().__init__(wrapped)
 
 
-class AlgorithmShaping(torch.nn.Module):
+class AlgorithmShaping(ShapingModule):
     """A child of the algorithm, so that `algorithm.state_dict()` holds what eta has learned."""
 
-    def __init__(self, algorithm: Any, value: Any, eta: Any) -> None:
-        super().__init__()
-        self._parent, self._value = (algorithm,), value  # in a tuple, so that the parent does not become a child
-        self._period = _period(algorithm)
-        self.batches = BatchShaper(eta, has_target=self._period > 0)
-        self.bootstrap: Any = None
-        self._collector: Any = None
-        self._collected = 0
+    bootstrap: Any = None
+    _collector: Any = None
+    _collected = 0
 
     def follow(self, collector: Any) -> None:
         """Count the env steps of `collector` from now on."""
@@ -105,7 +98,7 @@ class AlgorithmShaping(torch.nn.Module):
         batches, algorithm = self.batches, self._parent[0]
         self._count_step()
         (last, bootstrap), self.bootstrap = self.bootstrap, None
-        if not batches.is_active:
+        if not batches.is_active(batches.step):
             return
         obs, next_obs = batch.obs, buffer[last].obs_next
         with separate_rng(batches.updates + 1):
@@ -122,16 +115,10 @@ class AlgorithmShaping(torch.nn.Module):
             next_state=_tensors(next_obs, value),
         )
         batch.returns = batch.returns + term.to(batch.returns).reshape(batch.returns.shape)
-        batches.watch(obs, len(indices), self.value, batches.updates, self._period)
+        batches.watch(obs, len(indices), self.value, batches.updates, _period(algorithm))
 
     def value(self, obs: Any) -> Tensor:
-        return flat(self._value(self._parent[0], Batch(obs=obs, info=[None] * len(obs))))[0]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return self.batches.state()
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.batches.load_state(state)
+        return super().value(Batch(obs=obs, info=[None] * len(obs)))
 
 
 def n_step_rewards(buffer: Any, indices: np.ndarray, horizon: int, gamma: float) -> tuple[np.ndarray, np.ndarray]:

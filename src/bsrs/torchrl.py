@@ -4,12 +4,13 @@ The shaping term is added to the target that the loss's value estimator returns.
 episode returns stay as they are. `loss.state_dict()` holds what eta has learned.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, flat, reader_for, separate_rng, shaped_class
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, put_in_front, reader_for, separate_rng
 from bsrs.errors import BadInput, optional
 
 optional("torchrl", "bsrs.torchrl", "torchrl")
@@ -31,9 +32,7 @@ def shape(loss: Any, eta: Any = "auto", *, updater: Any = None) -> Any:
     if isinstance(loss, SACLoss) and loss._version == 1:
         raise BadInput("bsrs.torchrl.shape got a SACLoss with a value network; expected SAC version 2, without one")
     shaping = LossShaping(loss, value, eta, _period(updater))
-    plain: Any = type(loss)
-    if not issubclass(plain, Shaped):
-        loss.__class__ = shaped_class(Shaped, plain)
+    put_in_front(Shaped, loss)
     loss.shaping = shaping
     return loss
 
@@ -56,7 +55,8 @@ class Shaped(LossModule):  # type: ignore[misc]
 
     @property
     def value_estimator(self) -> Any:
-        return ShapedEstimator(LossModule.value_estimator.fget(self), self.shaping)
+        plain = LossModule.value_estimator.fget(self)
+        return Instead(plain, value_estimate=partial(self.shaping.value_estimate, plain))
 
     @value_estimator.setter
     def value_estimator(self, estimator: Any) -> None:
@@ -65,55 +65,39 @@ class Shaped(LossModule):  # type: ignore[misc]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         out = super().forward(*args, **kwargs)
         if hasattr(out, "set") and not out.batch_size:  # neither a tuple of tensors nor unreduced losses
-            for name, number in self.shaping.batches.metrics.items():
+            for name, number in self.shaping.batches.metrics().items():
                 out.set(f"shaping_{name}", torch.as_tensor(number))
         return out
 
 
-class ShapedEstimator:
-    """A loss's own estimator, with the shaping term on top."""
-
-    def __init__(self, plain: Any, shaping: "LossShaping") -> None:
-        self._plain, self._shaping = plain, shaping
-
-    def value_estimate(self, tensordict: Any, *args: Any, **kwargs: Any) -> Tensor:
-        if type(self._plain) is not TD0Estimator or self._plain.average_rewards:
-            raise BadInput(
-                f"the loss estimates values by {type(self._plain).__name__}; bsrs.torchrl needs TD0, without "
-                "average_rewards. For n-step returns use MultiStepTransform in the replay buffer"
-            )
-        target: Tensor = self._plain.value_estimate(tensordict, *args, **kwargs)
-        return self._shaping.shaped_target(target, tensordict, self._plain)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
-
-
-class LossShaping(torch.nn.Module):
+class LossShaping(ShapingModule):
     """A child of the loss, so that `loss.state_dict()` holds what eta has learned."""
 
     def __init__(self, loss: Any, value: Any, eta: Any, period: float | None) -> None:
-        super().__init__()
-        self.batches = BatchShaper(eta, has_target=getattr(loss, "delay_qvalue", getattr(loss, "delay_value", False)))
-        if any(self.batches.shaper.probes) and period is None:
+        has_target = getattr(loss, "delay_qvalue", getattr(loss, "delay_value", False))
+        super().__init__(loss, value, BatchShaper(eta, has_target=has_target))
+        if any(self.batches.probes) and period is None:
             raise BadInput('eta="auto" needs the target network\'s period: shape(loss, eta="auto", updater=updater)')
-        self._value, self._period = value, period
-        self._parent = (loss,)  # in a tuple, so that the parent does not become a child
+        self._period = period
+        self.step = 0
+        """Training step of the next batch, for schedules of eta."""
 
-    @property
-    def step(self) -> int:
-        """Training step, for schedules of eta."""
-        return self.batches.step
-
-    @step.setter
-    def step(self, step: int) -> None:
-        self.batches.step = step
+    def value_estimate(self, estimator: Any, tensordict: Any, *args: Any, **kwargs: Any) -> Tensor:
+        """Return what the loss's own estimator returns, with the shaping term on top."""
+        if type(estimator) is not TD0Estimator or estimator.average_rewards:
+            raise BadInput(
+                f"the loss estimates values by {type(estimator).__name__}; bsrs.torchrl needs TD0, without "
+                "average_rewards. For n-step returns use MultiStepTransform in the replay buffer"
+            )
+        target: Tensor = estimator.value_estimate(tensordict, *args, **kwargs)
+        return self.shaped_target(target, tensordict, estimator)
 
     @torch.no_grad()
     def shaped_target(self, target: Tensor, tensordict: Any, estimator: Any) -> Tensor:
         """Return `target`, r + gamma V(s'), with the shaping term added."""
         batches, keys = self.batches, estimator.tensor_keys
-        if batches.is_active:
+        batches.step, self.step = self.step, self.step + 1
+        if batches.is_active(batches.step):
             td = tensordict.reshape(-1)
             next_td = td.get("next")
             done = next_td.get(keys.done)
@@ -136,12 +120,7 @@ class LossShaping(torch.nn.Module):
             )
             target = target + term.reshape(target.shape)
             batches.watch(td, len(reward), self.value, batches.updates, self._period or 1)
-        batches.step += 1
         return target
-
-    def value(self, td: Any) -> Tensor:
-        value: Tensor = self._value(self._parent[0], td)
-        return value.reshape(-1)
 
     def obs(self, td: Any) -> Any:
         """Return what a state-dependent eta gets: the observation, or a tensordict where there are several."""
@@ -150,10 +129,11 @@ class LossShaping(torch.nn.Module):
         return td.get(keys[0]) if len(keys) == 1 else td.select(*keys)
 
     def get_extra_state(self) -> dict[str, Any]:
-        return self.batches.state()
+        return {**super().get_extra_state(), "step": self.step}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        self.batches.load_state(state)
+        super().set_extra_state(state)
+        self.step = self.batches.step
 
 
 # V by the loss's online networks: `td` has the observations, and is left as it is.

@@ -64,9 +64,8 @@ class ActorCriticAgent(OffPolicyAgent[Config]):
     @property
     def period(self) -> int:
         """Env steps in which the target networks cover most of the distance: 1 / tau updates."""
-        config = self.config
-        per_step = (config.gradient_steps if config.gradient_steps > 0 else config.train_freq) / config.train_freq
-        return max(1, round(1 / (max(config.tau, 1e-6) * per_step)))
+        per_step = self.gradient_steps / self.config.train_freq
+        return max(1, round(1 / (max(self.config.tau, 1e-6) * per_step)))
 
     # ---- acting
 

@@ -96,20 +96,18 @@ class DQNAgent(OffPolicyAgent[DQNConfig]):
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Return the TD target and the part that shaping adds to it. A variant of the method overrides this."""
         config, shaped = self.config, self.shaper.is_active(step)
-        next_q_target = self.target(batch.next_obs)  # (P, B, A)
-        bootstrap = state_value(next_q_target, config.temperature)  # (P, B)
-        next_q = next_q_target
-        if config.double or (shaped and self.shaper.needs_online_value and config.potential_network != "target"):
+        from_target = config.potential_network == "target"
+        next_q_target = next_q = self.target(batch.next_obs)  # (P, B, A)
+        if config.double or (shaped and not from_target and any(self.shaper.shares(step))):
             next_q = self.online(batch.next_obs)
+        bootstrap = state_value(next_q_target, config.temperature)  # (P, B)
         if config.double:
             bootstrap = double_value(next_q, next_q_target)
         plain = self.plain_target(batch, bootstrap)
         if not shaped:
             return plain, torch.zeros_like(plain)
-        q_here, q_next = q_all, next_q
-        if config.potential_network == "target":
-            q_here, q_next = self.target(batch.obs), next_q_target
-        value, next_value = (state_value(q, config.temperature) for q in (q_here, q_next))
+        q_here, q_next = (self.target(batch.obs), next_q_target) if from_target else (q_all, next_q)
+        value, next_value = state_value(q_here, config.temperature), state_value(q_next, config.temperature)
         target = self.shaped_target(batch, bootstrap, value, next_value, step)
         return target, target - plain
 

@@ -4,8 +4,6 @@ A network is an ordinary `nn.Module` that maps a batch (B, *obs) to (B, outputs)
 (B, actions) to (B, 1). `Members` holds one copy for each member of a population, with the members on axis 0.
 """
 
-import functools
-import importlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +12,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from bsrs.config.algorithms import import_from_here
 from bsrs.errors import BadInput
+from bsrs.naming import is_object_name, name_of, object_named
 from bsrs.rng import stream_seed
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -145,7 +143,7 @@ def q_network(
     layer_norm: bool = False,
 ) -> Factory:  # fmt: skip
     """Find DQN's network by its name; by default the one that suits the observations."""
-    if is_own(name):
+    if is_object_name(name):
         return own_factory(name)
 
     def flat(shape: Sequence[int], n_outputs: int) -> nn.Module:
@@ -177,49 +175,20 @@ def seeded(make: Callable[[], nn.Module], seed: int, *stream: str) -> nn.Module:
 # --------------------------------------------------------------------------------------------------------------
 # Networks of your own, by name.
 
-_PREFIX = "python/"
-_given: dict[str, Factory] = {}
-
 
 def network_name(factory: str | Factory) -> str:
-    """Name a factory: MODULE:NAME where it can be imported again, python/NAME where it cannot."""
+    """Name a factory as a config holds it, by `bsrs.naming`."""
     if isinstance(factory, str):
         return factory
     if not callable(factory):
         raise BadInput(f"the network is a {type(factory).__name__}; expected a function that makes an nn.Module")
-    module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", type(factory).__name__)
-    if module not in (None, "__main__") and _look_up(module, name) is factory:
-        return f"{module}:{name}"
-    name = f"{_PREFIX}{name.replace('<locals>.', '')}"
-    while _given.setdefault(name, factory) is not factory:
-        name += "'"
-    return name
-
-
-def is_own(name: str) -> bool:
-    """Whether the name is that of a network of the user's own."""
-    return ":" in name or name.startswith(_PREFIX)
+    return name_of(factory)
 
 
 def own_factory(name: str) -> Factory:
     """Find the factory behind a name of `network_name`."""
-    if name.startswith(_PREFIX):
-        if name not in _given:
-            raise BadInput(
-                f"the network {name!r} was a Python object, which is not saved: pass it again, as in"
-                " bsrs.DQN.load(folder, network=...)"
-            )
-        return _given[name]
-    module, _, attribute = name.partition(":")
-    import_from_here(module, f"for the network {name!r}")
-    found = _look_up(module, attribute)
+    found = object_named(name, "network")
     if not callable(found):
-        raise BadInput(f"the module {module!r} has no function {attribute!r} that makes a network")
-    return found
-
-
-def _look_up(module: str, name: str) -> object:
-    try:
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError, ValueError):
-        return None
+        raise BadInput(f"{name} is a {type(found).__name__}; expected a function that makes a network")
+    factory: Factory = found
+    return factory

@@ -116,7 +116,7 @@ class OffPolicyAgent(Generic[Config]):
         self._step, config = step, self.config
         if step <= config.learning_starts:
             return
-        for _ in range(self._gradient_steps_due(step)):
+        for _ in range(times_due(step, config.n_envs, config.train_freq) * self.gradient_steps):
             self.updates += 1
             if self.kernel is not None:
                 self.kernel.train(step)
@@ -125,10 +125,10 @@ class OffPolicyAgent(Generic[Config]):
         if self.probes.due(step, config.n_envs, self.period):
             self.probes.look(self.replay, lambda obs: self.value(self.as_input(obs)))
 
-    def _gradient_steps_due(self, step: int) -> int:
-        config = self.config
-        each = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
-        return times_due(step, config.n_envs, config.train_freq) * each
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps per `train_freq` env steps; -1 in the config means one for each."""
+        return self.config.gradient_steps if self.config.gradient_steps > 0 else self.config.train_freq
 
     def sample(self) -> Batch:
         """Draw a batch for every member from its own stream."""
@@ -145,8 +145,12 @@ class OffPolicyAgent(Generic[Config]):
 
     def as_input(self, obs: Any) -> Tensor:
         """Turn observations into what networks take: floats, images scaled to 0..1."""
-        tensor: Tensor = (obs if isinstance(obs, Tensor) else self.as_tensor(obs)).to(torch.float32)
-        return tensor if self.spec.obs_scale == 1 else tensor * (1 / self.spec.obs_scale)
+        given: Tensor = obs if isinstance(obs, Tensor) else self.as_tensor(obs)
+        tensor = given.to(torch.float32)
+        if self.spec.obs_scale == 1:
+            return tensor
+        scale = 1 / self.spec.obs_scale
+        return tensor * scale if tensor is given else tensor.mul_(scale)  # in place where this is a copy
 
     # ---- the TD target
 
@@ -261,7 +265,9 @@ def _prefix(name: str) -> str:
 def clip_grad_norm_per_member(network: Members, max_norm: float) -> None:
     """Scale each member's gradient to a norm of at most `max_norm`."""
     for member in network:
-        nn.utils.clip_grad_norm_(member.parameters(), max_norm)
+        norm = nn.utils.get_total_norm([p.grad for p in member.parameters() if p.grad is not None])
+        if norm.is_cuda or not norm <= max_norm:  # on a GPU the comparison would wait for the result
+            nn.utils.clip_grads_with_norm_(member.parameters(), max_norm, norm)
 
 
 @torch.no_grad()

@@ -21,20 +21,23 @@ from bsrs.errors import BadInput, printable, unknown
 Commands = dict[tuple[str, ...], tuple[str, str]]
 COMMANDS: Commands = {
     ("demo",): ("demo:demo", "train with and without shaping in two minutes, and write a report"),
-    ("lab",): ("tabular:lab", "draw a maze in the browser, move eta, watch three learners race"),
+    ("lab",): ("tabular:lab", "draw a maze in the browser, move eta and watch three learners race"),
     ("train", "*"): ("training:train_command", "train {}"),
     ("sweep", "*"): ("training:sweep_command", "train envs x etas x seeds of {}"),
     ("sweep",): ("training:sweep_preset", "train the runs of a sweep preset or a TOML file; repeat it to continue"),
     ("presets",): ("training:presets", "list the presets, or print the settings of one"),
     ("runs",): ("results:runs", "list the runs below a folder, or query them with DuckDB"),
-    ("recommend",): ("results:recommend", "which eta to use, and how sure that is"),
-    ("report",): ("results:report", "one HTML page about a folder of runs"),
+    ("recommend",): ("results:recommend", "recommend an eta, and say how sure that is"),
+    ("report",): ("results:report", "write one HTML page about a folder of runs"),
     ("play",): ("results:play", "watch a trained run, or record a video of it"),
     ("export",): ("results:export", "write a trained policy as an ONNX or TorchScript file"),
-    ("completion",): ("flags:completion", "completion of commands and flags for bash or zsh"),
+    ("completion",): ("flags:completion", "completion of commands and flags for bash, zsh or fish"),
     ("tabular", "solve"): ("tabular:solve", "solve one table exactly, with any eta"),
-    ("tabular", "sweep"): ("tabular:sweep", "operator applications to convergence, over etas and seeds"),
-    ("tabular", "theory"): ("tabular:theory", "proven range, spectral and empirical limits, best eta"),
+    ("tabular", "sweep"): ("tabular:sweep", "count iterations to convergence, over etas and seeds"),
+    ("tabular", "theory"): (
+        "tabular:theory",
+        "print the proven range, the spectral and empirical limits, and the best eta",
+    ),
 }
 
 

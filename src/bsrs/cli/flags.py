@@ -1,7 +1,7 @@
 """Parse flags with tyro, report errors as one sentence, and complete flags in the shell.
 
 An algorithm's flags come from its config class: each field is a flag that is unset unless the user gives it, so a
-preset fills in the rest. The config's own docstrings are the help, with the presets' values.
+preset fills in the rest. The help texts are the docstrings of the config's fields.
 """
 
 import ast
@@ -142,7 +142,7 @@ def _flag(hint: Any, doc: str, field: dataclasses.Field[Any], row: Algorithm) ->
         return Annotated[bool, tyro.conf.arg(help=doc), tyro.conf.FlagCreatePairsOff]
     values = {name: as_text(value) for name, value in preset_values(row, field).items()}
     same = set(values.values())
-    shown = f"default: {same.pop()}" if len(same) == 1 else ", ".join(f"{name}: {v}" for name, v in values.items())
+    shown = f"default: {same.pop()}" if len(same) == 1 else f"depends on the preset: see `bsrs presets {row.name}`"
     metavar = {int: "INT", float: "FLOAT"}.get(hint)
     about = tyro.conf.arg(help=doc, metavar=metavar, help_behavior_hint=f"({shown})", aliases=_ALIASES.get(field.name))
     return Annotated[hint | None, about]
@@ -170,8 +170,8 @@ def completion(shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]] = "ba
     """Print a script that lets the shell complete commands, flags and their values.
 
     Args:
-        shell: For bash put `source <(bsrs completion bash)` into ~/.bashrc; likewise zsh into ~/.zshrc. For fish put
-            `bsrs completion fish | source` into ~/.config/fish/config.fish.
+        shell: Name the shell. For bash, add `source <(bsrs completion bash)` to ~/.bashrc; for zsh, the same with zsh
+            to ~/.zshrc; for fish, `bsrs completion fish | source` to ~/.config/fish/config.fish.
     """
     from bsrs.cli import command_of, commands
 

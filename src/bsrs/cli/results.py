@@ -135,12 +135,12 @@ def _print_summary(found: Sequence[RunStatus], arguments: RunsArguments) -> None
 def recommend(
     folders: Positional[tuple[Path, ...]], by: Literal["training", "final"] = "training", json: bool = False
 ) -> None:
-    """Recommend an eta, from one or more folders of runs: a sentence for each algorithm and env.
+    """Recommend an eta for each algorithm and env in one or more folders of runs.
 
     Args:
-        folders: Where the runs are; folders below count too.
-        by: Go by the mean score over training or by the final score. The sentence has both.
-        json: One JSON document instead of sentences.
+        folders: Search these folders, and all folders below them, for runs.
+        by: Judge by the mean score over training or by the final score. The answer reports both.
+        json: Print one JSON document instead of sentences.
     """
     from bsrs.stats.recommend import recommend as recommend_eta
     from bsrs.stats.records import read_runs, series_of
@@ -183,14 +183,14 @@ def report(
     title: str = "",
     group_by: str = "",
 ) -> None:
-    """One self-contained HTML page about one or more folders of runs.
+    """Write one self-contained HTML page about one or more folders of runs.
 
     Args:
-        folders: Where the runs are; folders below count too.
-        out: The page to write.
-        title: Headline; by default the folders' names.
-        group_by: Overlay the folders: runs with equal values of these config fields (for example double,eta) are one
-            line.
+        folders: Search these folders, and all folders below them, for runs.
+        out: Write the page to this file.
+        title: Set the headline. By default it is the folders' names.
+        group_by: Overlay the folders: runs with equal values of these config fields share a line, for example
+            double,eta.
     """
     from bsrs.report import read_study, write_report
 
@@ -206,25 +206,25 @@ def report(
 @dataclass(frozen=True)
 class PlayArguments:
     run: Annotated[Path, tyro.conf.Positional]
-    """Folder of the run."""
+    """Path to the run folder."""
     out: Path = Path("play.gif")
-    """The video: a .gif or an .mp4."""
+    """Write the video to this file: a .gif or an .mp4."""
     window: bool = False
-    """Open a window instead."""
+    """Open a window instead of writing a file."""
     episodes: int = 1
-    """Greedy episodes to play."""
+    """Play this many greedy episodes."""
     most_steps: int = 2_000
-    """Stop there, whatever happens."""
+    """Stop after this many steps."""
     eta: str = ""
-    """Of a folder with several runs, the one with this eta."""
+    """Choose the run with this eta, in a folder with several runs."""
     run_seed: int | None = None
-    """Of a folder with several runs, the one trained with this seed."""
+    """Choose the run trained with this seed, in a folder with several runs."""
     seed: int = 0
-    """Where the episodes begin."""
+    """Seed the episodes."""
     fps: int = 30
-    """Pictures per second."""
+    """Frames per second."""
     trust: bool = False
-    """Import the module that the run's env names, if it names one: only for folders whose origin you know."""
+    """Import the modules that the run names. Only for folders whose origin you know."""
 
 
 def _picked(folder: Path, eta: str, seed: int | None) -> Path:
@@ -258,16 +258,16 @@ def export(
     seed: int | None = None,
     trust: bool = False,
 ) -> None:
-    """Write the greedy policy of a run, checked against the run's own actions.
+    """Write the greedy policy of a run to a file, and check it against the agent's actions.
 
     Args:
-        run: Folder of the run.
-        format: The kind of file. onnx needs the extra of that name.
-        out: The file; by default policy.onnx or policy.pt in the run's folder.
-        env: In place of the env that the run names.
-        eta: Of a folder with several runs, the one with this eta.
-        seed: Likewise, the one trained with this seed.
-        trust: Import the module that the run's env names, if it names one: only for folders whose origin you know.
+        run: Path to the run folder.
+        format: Choose the file format. onnx needs the extra of that name.
+        out: Write to this file. By default it is policy.onnx or policy.pt in the run folder.
+        env: Use this env instead of the one that the run names.
+        eta: Choose the run with this eta, in a folder with several runs.
+        seed: Choose the run trained with this seed, in a folder with several runs.
+        trust: Import the modules that the run names. Only for folders whose origin you know.
     """
     from bsrs.export import SUFFIX
     from bsrs.learners import load

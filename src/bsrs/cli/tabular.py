@@ -27,7 +27,7 @@ def lab(map: str = "", path: bool = False) -> None:
     """Draw a maze, move eta and watch three learners race, in the browser.
 
     Args:
-        map: The map to begin with: a name, a size, a text file or rows of letters; by default the paper's.
+        map: Start with this map: a name, a size, a text file or rows of letters. By default it is the paper's.
         path: Print the path of the page and open nothing.
     """
     address = PAGE.as_uri()

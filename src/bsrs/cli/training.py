@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
+from tyro.conf import Positional
 
 from bsrs.cli.flags import OWN, algorithm_flags, as_text, preset_values, set_flags
 from bsrs.cli.show import print_json, print_recommendations, print_table, show_progress
@@ -36,15 +36,15 @@ class TrainArguments(RunOptions):
     """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: tuple[float | str, ...] = (0.0,)
     """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
-    Several train a population."""
+    Several values train a population."""
     seed: tuple[int, ...] = (0,)
-    """Several train a population."""
+    """Seed of the run. Several values train a population."""
     preset: str = ""
-    """Settings that are not given as flags (see `bsrs presets`); by default those that suit the kind of env."""
+    """Take settings that are not given as flags from this preset (see `bsrs presets`). By default it suits the env."""
     out: Path | None = None
-    """Folder of the run; of a population, one folder in it per member. By default a new folder in `runs`."""
+    """Write the run to this folder; a population gets a folder in it per member. By default a new folder in `runs`."""
     env_kwargs: tuple[str, ...] = ()
-    """Settings that the env's maker takes, as KEY=VALUE. In full: --env 'Id(key=value)'."""
+    """Pass these settings to the env's constructor, as KEY=VALUE. The long form is --env 'Id(key=value)'."""
 
 
 def train_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
@@ -59,9 +59,9 @@ def _train(algorithm: str, arguments: TrainArguments) -> None:
         raise BadInput("--eta or --seed has no value; expected at least one")
     for eta in arguments.eta:  # before anything heavy is imported
         check_eta(eta)
+    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     from bsrs.run import run
 
-    configs = [_config(algorithm, arguments, eta, seed) for eta in arguments.eta for seed in arguments.seed]
     folders = [(arguments.out or Path("runs")) / folder_name(config) for config in configs]
     if arguments.out is not None and len(configs) == 1:
         folders = [arguments.out]
@@ -100,12 +100,12 @@ def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: i
 @dataclass(frozen=True, kw_only=True)
 class HowToSweep(SweepOptions):
     race: bool = False
-    """After every two seeds the worse half of the etas leaves; the last one is tested against eta = 0 on the other
-    seeds. Fewer runs than all of them."""
+    """Drop the worse half of the etas after every two seeds, and test the last one against eta = 0 on the other seeds.
+    This trains fewer runs."""
     dry_run: bool = False
-    """Print the runs, train for a few seconds to see what they will cost, and stop."""
+    """Print the planned runs, train for a few seconds to estimate the cost, and stop."""
     out: Path | None = None
-    """Folder of the sweep, with a folder in it for each run. Repeat the command to continue an unfinished sweep."""
+    """Write the sweep to this folder, with a folder in it for each run. Repeat the command to resume."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +113,21 @@ class SweepArguments(HowToSweep, SweepLists):
     """A sweep from flags."""
 
     env_kwargs: tuple[str, ...] = ()
-    """Settings that the makers of the envs take, as KEY=VALUE."""
+    """Pass these settings to the envs' constructors, as KEY=VALUE."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresetArguments(HowToSweep):
     """A sweep from a data file."""
 
-    file: Annotated[Path | None, tyro.conf.Positional] = None
+    file: Positional[Path | None] = None
     """A TOML file of your own."""
     preset: str = ""
-    """One of the project's: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
+    """Run this sweep preset: paper-tabular, paper-atari, paper-pendulum, paper-mujoco, paper-target-ablation."""
     scale: str = ""
-    """smoke (seconds), laptop (minutes to an hour on two cores) or paper."""
+    """Choose the size: smoke (seconds), laptop (minutes to an hour on two cores) or paper."""
     set: tuple[str, ...] = ()
-    """Settings of the algorithm to change, as NAME=VALUE."""
+    """Change settings of the algorithm, as NAME=VALUE."""
 
 
 def sweep_command(algorithm: str) -> tuple[type, Callable[[Any], None]]:
@@ -247,43 +247,50 @@ def _setting(text: str) -> tuple[str, Any]:
 # Presets.
 
 
-def presets(name: Annotated[str, tyro.conf.Positional] = "", json: bool = False) -> None:
+def presets(name: Positional[str] = "", preset: Positional[str] = "", json: bool = False) -> None:
     """List the presets, or print one.
 
     Args:
-        name: An algorithm, for the settings that its presets give; or a sweep preset. Empty lists them all.
+        name: An algorithm or a sweep preset. Empty lists them all.
+        preset: A preset of that algorithm, to see all its settings.
         json: Print one JSON document instead.
     """
-    rows = {row.name: row for row in algorithms()}
-    if json:
-        _print_presets(name, rows)
-        return
-    if name in rows:
-        row = rows[name]
-        fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
-        values = [{"": f.name, **{key: as_text(v) for key, v in preset_values(row, f).items()}} for f in fields]
-        print_table(f"presets of {name}", values)
-        print("suit: " + ", ".join(f"{pattern} {suited}" for pattern, suited in row.suits.items()))
-    elif name in sweep_presets():
-        print(sweep_presets()[name].strip())
+    rows, sweeps = {row.name: row for row in algorithms()}, sweep_presets()
+    if name and name not in {*rows, *sweeps}:
+        raise unknown("preset", name, [*rows, *sweeps])
+    if preset and name in sweeps:
+        raise BadInput(f"{name} is a sweep preset, which is printed whole; expected no second name")
+    if preset and preset not in rows[name].presets:
+        raise unknown(f"{name} preset", preset, rows[name].presets)
+    if json and name in sweeps:
+        print_json({"sweep": name, **tomllib.loads(sweeps[name])})
+    elif json:
+        found = {row: _settings(rows[row], preset) for row in ([name] if name else rows)}
+        print_json({"presets": found} | ({} if name else {"sweeps": [*sweeps]}))
+    elif name in sweeps:
+        print(sweeps[name].strip())
+    elif preset:
+        values = _settings(rows[name], preset)[preset]
+        print_table(f"{name} {preset}", [{"setting": key, "value": as_text(value)} for key, value in values.items()])
     elif name:
-        raise unknown("preset", name, [*rows, *sweep_presets()])
+        _print_presets(rows[name])
     else:
         for row in rows.values():
             print(f"{row.name}: {', '.join(row.presets)}")
-        print(f"sweeps: {', '.join(sweep_presets())}")
+        print(f"sweeps: {', '.join(sweeps)}")
 
 
-def _print_presets(name: str, rows: Mapping[str, Algorithm]) -> None:
-    """As data: the settings that each preset gives, defaults included."""
-    if name in sweep_presets():
-        print_json({"sweep": name, **tomllib.loads(sweep_presets()[name])})
-        return
-    if name and name not in rows:
-        raise unknown("preset", name, [*rows, *sweep_presets()])
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows.values():
-        fields = [f for f in dataclasses.fields(row.config_class) if f.name not in OWN]
-        values = {field.name: preset_values(row, field) for field in fields}
-        found[row.name] = {each: {key: of[each] for key, of in values.items()} for each in row.presets}
-    print_json({"presets": {name: found[name]} if name else found} | ({} if name else {"sweeps": [*sweep_presets()]}))
+def _settings(row: Algorithm, preset: str = "") -> dict[str, dict[str, Any]]:
+    """Preset -> every setting it stands for, defaults included. All presets, or one."""
+    fields = [field for field in dataclasses.fields(row.config_class) if field.name not in OWN]
+    values = {field.name: preset_values(row, field) for field in fields}
+    return {each: {key: of[each] for key, of in values.items()} for each in ([preset] if preset else row.presets)}
+
+
+def _print_presets(row: Algorithm) -> None:
+    """Each preset with the envs that it suits, and as the flags that do the same."""
+    for name, values in row.presets.items():
+        suited = ", ".join(pattern for pattern, suits in row.suits.items() if suits == name)
+        flags = " ".join(f"--{key.replace('_', '-')} {as_text(value)}" for key, value in values.items())
+        print(f"{name}{f', for {suited}' if suited else ''}\n  {flags or 'the defaults'}")
+    print(f"\n`bsrs presets {row.name} NAME` prints every setting of one.")

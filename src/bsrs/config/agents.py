@@ -23,26 +23,26 @@ class DQNConfig(OffPolicyConfig):
     train_freq: int = 4
     gradient_steps: int = 1
     hidden: tuple[int, ...] = (64, 64)
-    """Hidden layers for flat observations; images have their own networks."""
+    """Hidden layer sizes for vector observations; images have their own networks."""
     target_update_interval: int = 1_000
-    """Env steps between two copies of the online network into the target network."""
+    """Env steps between updates of the target network."""
     exploration_fraction: float = 0.1
-    """Share of the run over which epsilon falls from its first to its last value."""
+    """Fraction of the run over which epsilon is annealed."""
     exploration_initial_eps: float = 1.0
-    """Epsilon at the start."""
+    """Initial epsilon."""
     exploration_final_eps: float = 0.02
-    """Epsilon after the fall."""
+    """Final epsilon."""
     max_grad_norm: float = 10.0
-    """Largest norm of a gradient; longer ones are scaled down."""
+    """Clip gradients to this norm."""
     network: str = ""
-    """The Q-network: mlp, dueling, nature (Mnih et al., 2015), small (theirs of 2013, a third of the cost), minatar, or
-    MODULE:FACTORY for your own. By default the one that suits the observations."""
+    """Q-network: mlp, dueling, nature (Mnih et al., 2015), small (Mnih et al., 2013; a third of the cost), minatar, or
+    MODULE:FACTORY for your own. By default it suits the observations."""
     double: bool = False
-    """Double DQN: the online network chooses the next action, the target network values it."""
+    """Use Double DQN: the online network chooses the next action, the target network evaluates it."""
     temperature: float = 0.0
     """Above 0, V is the soft maximum tau * logsumexp(Q / tau), in the target and in the potential."""
     potential: str = BOOTSTRAPPED
-    """What eta scales: bootstrapped (the agent's own V), or MODULE:NAME of a function of the state."""
+    """Potential that eta scales: bootstrapped (the agent's own V), or MODULE:NAME of a function of the state."""
 
     def shaping(self) -> Shaping:
         return Shaping(as_scale(self.eta), potential_of(self.potential))
@@ -70,20 +70,20 @@ class ActorCriticConfig(OffPolicyConfig):
     learning_starts: int = 0
     train_freq: int = 1
     gradient_steps: int = -1
-    """Gradient steps of one round; -1 is as many as there were env steps."""
+    """Gradient steps per round; -1 takes as many as there were env steps."""
     hidden: tuple[int, ...] = (400, 300)
-    """Hidden layers of the actor and of each critic."""
+    """Hidden layer sizes of the actor and of each critic."""
     tau: float = 0.005
-    """Share of the online network that moves into the target network at each of its updates."""
+    """Polyak coefficient: the target network moves this fraction towards the online network at each update."""
     n_critics: int = 2
-    """Critics per member, of which the smallest counts."""
+    """Number of critics; the minimum over them is used."""
     potential: Literal["policy", "replay"] | str = "policy"
-    """Where V is taken: at the actor's own action (the paper's text), or Q at the replayed action for s and at the
-    target's action for s' (the authors' figures). MODULE:NAME is a function of the state in place of V."""
+    """Potential that eta scales. policy: V at the actor's action (the paper's text). replay: Q at the replayed action
+    for s and at the target actor's action for s' (the authors' figures). MODULE:NAME: a function of the state."""
     actor: str = ""
-    """MODULE:FACTORY of an actor of your own."""
+    """MODULE:FACTORY of your own actor."""
     critic: str = ""
-    """MODULE:FACTORY of a critic of your own."""
+    """MODULE:FACTORY of your own critic."""
 
     def shaping(self) -> Shaping:
         return Shaping(as_scale(self.eta), potential_of(self.potential, "policy", "replay"))
@@ -104,13 +104,13 @@ class TD3Config(ActorCriticConfig):
     algorithm: ClassVar[str] = "td3"
 
     policy_delay: int = 2
-    """Critic updates for each update of the actor and the targets."""
+    """Critic updates per update of the actor and the target networks."""
     target_policy_noise: float = 0.2
-    """Standard deviation of the noise on the target's action; actions span -1 to 1 here."""
+    """Standard deviation of the target policy noise, for actions scaled to -1 to 1."""
     target_noise_clip: float = 0.5
-    """Largest size of that noise."""
+    """Clip the target policy noise to this size."""
     exploration_noise: float = 0.0
-    """Standard deviation of the noise on the actions taken. The paper's code has none, SB3's zoo uses 0.1."""
+    """Standard deviation of the exploration noise. The paper's code has none; rl-baselines3-zoo uses 0.1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,13 +125,13 @@ class SACConfig(ActorCriticConfig):
     algorithm: ClassVar[str] = "sac"
 
     hidden: tuple[int, ...] = (256, 256)
-    """Hidden layers of the actor and of each critic."""
+    """Hidden layer sizes of the actor and of each critic."""
     alpha: float = 1.0
-    """The temperature at the start."""
+    """Initial entropy temperature."""
     fixed_alpha: bool = False
-    """Leave the temperature as it is at the start, instead of adapting it to `target_entropy`."""
+    """Keep the temperature fixed instead of adapting it to `target_entropy`."""
     target_entropy: float | None = None
-    """The entropy to reach; minus the number of actions if not given."""
+    """Target entropy; by default minus the number of action dimensions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -110,16 +110,17 @@ def register(
     member_fields: Iterable[str] = ("eta", "seed"),
     like: str = "",
 ) -> Callable[[AgentClass], AgentClass]:
-    """Decorator for an agent class: adds the algorithm that `config.algorithm` names.
+    """Register an agent class under the name in `config.algorithm`. Use it as a decorator.
 
     Args:
-        config: The frozen dataclass of its settings.
-        summary: What it is, for the command line's help.
-        presets: Name -> fields. By default one preset, "default", with the config's own defaults.
-        suits: Pattern of kind:env, such as "gym:CartPole-*" -> name of a preset. By default the first suits all.
-        member_fields: Fields in which members of one population may differ; leave "eta" and "seed" for one that
+        config: Frozen dataclass with the settings.
+        summary: One line for the command line's help.
+        presets: Map from preset names to fields. By default there is one preset, "default", with the config's defaults.
+        suits: Map from patterns of kind:env, such as "gym:CartPole-*", to presets. By default the first preset suits
+            every env.
+        member_fields: Fields that may differ between the members of a population. Keep "eta" and "seed" if the agent
             trains any number of members.
-        like: Name of another algorithm whose presets, and envs that they suit, are taken where none are given.
+        like: Another algorithm whose presets and patterns are used if none are given.
     """
     if like:
         presets, suits = presets or find_algorithm(like).presets, suits or find_algorithm(like).suits

@@ -20,14 +20,14 @@ class Options:
     """How runs are executed, alone or in a sweep. Nothing here changes their results beyond rounding."""
 
     device: str = "cpu"
-    """Where the networks live: cpu, cuda, cuda:1, ..."""
+    """Train on this device: cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "off"] = "auto"
-    """Compiled gradient steps where there are any (a CPU and built-in networks), or PyTorch for everything."""
+    """Use compiled gradient steps where available (on a CPU, with built-in networks), or turn them off."""
     tensorboard: bool = True
-    """Write TensorBoard's event files too."""
+    """Write TensorBoard event files."""
     track: tuple[Literal["tensorboard", "csv", "wandb"], ...] = ()
-    """Where records go as well: tensorboard, csv (metrics.csv in the run's folder), or wandb (Weights & Biases; with
-    WANDB_MODE=offline nothing leaves this machine)."""
+    """Also log to tensorboard, csv (metrics.csv in the run folder) or wandb (Weights & Biases; with WANDB_MODE=offline
+    nothing leaves this machine)."""
 
     def __post_init__(self) -> None:
         check_finite(self)
@@ -40,11 +40,11 @@ class RunOptions(Options):
     """How a run is executed."""
 
     resume: bool = True
-    """Resume the unfinished run in the folder where it has the same settings. --no-resume refuses it."""
+    """Resume an unfinished run in the folder if it has the same settings. With --no-resume that is an error."""
     threads: int = 0
-    """Threads of PyTorch; 0 leaves its own choice."""
+    """Limit PyTorch to this many threads; 0 leaves the choice to PyTorch."""
     checkpoint_every: int = 50_000
-    """Env steps between two checkpoints; 0 writes none."""
+    """Save a checkpoint every so many env steps; 0 saves none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,15 +63,16 @@ class SweepLists:
     """What a sweep is made of, as it is said on the command line and in files."""
 
     env: tuple[str, ...]
-    """Ids of the envs."""
+    """Train on these envs."""
     eta: tuple[float | str, ...] = (0.0,)
-    """Shape-scales: numbers, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA."""
+    """Train with these etas: numbers, auto, linear:START:END:STEPS, cosine:START:END:STEPS or
+    piecewise:STEP=ETA,STEP=ETA."""
     seeds: int = 1
-    """How many seeds, from `first_seed` on."""
+    """Train this many seeds per setting."""
     first_seed: int = 0
-    """The first of the seeds."""
+    """Start counting seeds here."""
     preset: str = ""
-    """The algorithm's settings that are not given; by default those that suit the kind of env."""
+    """Take settings that are not given from this preset. By default it suits the env."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,37 +116,37 @@ class RayOptions:
     """Where Ray runs the tasks."""
 
     address: str = ""
-    """Address of a cluster, for example auto or ray://head:10001; empty starts one on this machine."""
+    """Connect to this cluster, for example auto or ray://head:10001. Without it, Ray starts on this machine."""
     cpus: float = 1.0
-    """CPUs that each task asks for."""
+    """Request this many CPUs per task."""
     gpus: float = 0.0
-    """GPUs that each task asks for."""
+    """Request this many GPUs per task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmOptions:
-    """What is asked of Slurm for each job."""
+    """What each job requests from Slurm."""
 
     partition: str = ""
-    """The partition; empty is the cluster's default."""
+    """Submit to this partition. By default it is the cluster's."""
     account: str = ""
-    """The account to charge."""
+    """Charge this account."""
     qos: str = ""
-    """Quality of service."""
+    """Request this quality of service."""
     constraint: str = ""
-    """Features that the node must have."""
+    """Require these node features."""
     time_min: int = 240
-    """Minutes; a job that needs longer is requeued and continues from its checkpoint."""
+    """Set the time limit in minutes. A job that needs longer is requeued and resumes from its checkpoint."""
     cpus: int = 1
-    """CPUs of each job."""
+    """Request this many CPUs per job."""
     gpus: int = 0
-    """GPUs of each job."""
+    """Request this many GPUs per job."""
     mem_gb: float = 0.0
-    """Memory of each job; 0 is the cluster's default."""
+    """Request this much memory per job, in GB; 0 is the cluster's default."""
     parallel: int = 256
-    """Jobs of one array that may run at the same time."""
+    """Run at most this many jobs of an array at the same time."""
     requeues: int = 20
-    """How often one job may be put back for want of time."""
+    """Requeue a job that ran out of time at most this often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +154,18 @@ class SweepOptions(Options):
     """How a sweep is executed."""
 
     executor: Literal["local", "ray", "slurm"] = "local"
-    """Where the runs are trained: processes of this machine, a Ray cluster, or Slurm jobs."""
+    """Train in processes on this machine, on a Ray cluster, or in Slurm jobs."""
     workers: int = 0
-    """Processes of the local executor; 0 is one for each core."""
+    """Start this many local processes; 0 starts one per core."""
     threads: int = 1
-    """Threads of each worker."""
+    """Give each worker this many threads."""
     members: int = 0
-    """Runs that one worker trains together as a population, which is faster with small networks and on a GPU; 0
-    chooses for the local executor as many as make a core fastest, and 1 elsewhere."""
+    """Train this many runs together in one worker, as a population; faster with small networks and on a GPU. 0 chooses
+    the fastest number for a local core, and 1 on a cluster."""
     checkpoint_every: int = 0
-    """Env steps between two checkpoints; 0 chooses 10,000, and 50,000 where observations are images."""
+    """Save a checkpoint every so many env steps; 0 chooses 10,000, or 50,000 for image observations."""
     retries: int = 2
-    """How often a run is tried again after its worker died."""
+    """Retry a run this often if its worker dies."""
     ray: RayOptions = field(default_factory=RayOptions)
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
 
@@ -186,15 +187,15 @@ class SweepOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs of a store are meant; what is not given does not matter."""
+    """Select runs. Whatever is not given matches every run."""
 
     env: tuple[str, ...] = ()
-    """Envs, with * and ? as in file names."""
+    """Select runs on these envs; * and ? match as in file names."""
     algorithm: tuple[str, ...] = ()
-    """Algorithms."""
+    """Select runs of these algorithms."""
     eta: tuple[str, ...] = ()
-    """Shape-scales."""
+    """Select runs with these etas."""
     seed: tuple[int, ...] = ()
-    """Seeds."""
+    """Select runs with these seeds."""
     state: tuple[RunState, ...] = ()
-    """States."""
+    """Select runs in these states."""

@@ -12,13 +12,13 @@ class Problem:
     """What is solved, apart from the table itself."""
 
     gamma: float = 0.8
-    """Discount factor, in [0, 1)."""
+    """Set the discount factor, in [0, 1)."""
     slip: float = 0.0
-    """Probability that a move goes to one of its two sides instead (maps only)."""
+    """Let a move slip to one of its two sides with this probability (maps only)."""
     goal: Literal["loop", "terminate", "reset"] = "loop"
-    """What an action in the goal does after its reward of 1 (maps only)."""
+    """Choose what happens after the reward of 1 in the goal (maps only)."""
     tol: float = 1e-6
-    """Converged when two iterates differ by less than this in the sup-norm."""
+    """Stop when two iterates differ by less than this in the sup-norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,10 @@ class TableProblem(Problem):
     """What every command on tables needs."""
 
     map: str = "paper"
-    """A named map (paper, corridor, two-rooms, four-rooms, cliff), a size such as 20x20, rows of letters ("SFF FWG") or
-    a text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
+    """Use this map: paper, corridor, two-rooms, four-rooms, cliff, a size such as 20x20, rows of letters ("SFF FWG"), a
+    text file of them, a toy-text env such as FrozenLake-v1, or garnet:STATES:ACTIONS:BRANCHING:SEED."""
     mdp: str = ""
-    """A table of your own instead of a map: a .npz or .json file with transitions and rewards, or MODULE:FUNCTION."""
+    """Use your own MDP instead: a .npz or .json file with transitions and rewards, or MODULE:FUNCTION."""
     json: bool = False
     """Print one JSON document instead of a table."""
 
@@ -46,42 +46,42 @@ class SolveTable(TableProblem):
     """Solve one table exactly."""
 
     eta: tuple[float | str, ...] = ()
-    """Shape-scales, one solution for each: numbers, or rules that choose it in every step: auto (which is anderson),
-    aitken, aitken-states, anderson, spectral."""
+    """Solve once for each of these: a number, or a rule that chooses eta in every step (auto, which is anderson;
+    aitken, aitken-states, spectral)."""
     method: Literal["iterate", "midrange", "mpi", "auto"] | None = None
-    """The paper's iteration (taken if etas are given), or the solver that never needs much more than plain value
-    iteration and mostly far less (auto, taken if none is given)."""
+    """Choose the solver. By default it is iterate, the paper's iteration, if eta is given, and otherwise auto, which
+    is rarely slower than value iteration and usually far faster."""
     max_steps: int = 1_000_000
-    """Give up after so many applications of the operator."""
+    """Give up after this many iterations."""
     threads: int = 0
-    """Threads on large tables; 0 takes all cores."""
+    """Use this many threads on large tables; 0 uses all cores."""
     plot: str = ""
-    """Draw values and policy early on and at the end (of the last eta) into this file: .png, .pdf or .svg; for maps,
-    FrozenLake, CliffWalking and Taxi."""
+    """Draw values and policy early on and at the end (for the last eta) to this .png, .pdf or .svg file. Works for
+    maps, FrozenLake, CliffWalking and Taxi."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepTable(TableProblem):
-    """Applications of the self-shaped operator to convergence, over shape-scales and random initialisations."""
+    """Count iterations to convergence, over etas and random initialisations."""
 
     eta: tuple[float, ...] = (0.0, 0.05, 0.11, 0.2, 0.23, 0.33)
-    """Shape-scales."""
+    """Compare these etas."""
     seeds: int = 20
-    """How many random initialisations of Q, uniform in [0, 1)."""
+    """Start from this many random Q tables, uniform in [0, 1)."""
     max_steps: int = 100_000
-    """Give up after so many applications of the operator."""
+    """Give up after this many iterations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableTheory(TableProblem):
-    """What can be said about eta beforehand."""
+    """Limits of eta that are known before learning."""
 
     eta: tuple[float, ...] = ()
-    """Shape-scales to judge: contraction factor and stability."""
+    """Print the contraction factor and stability of these etas."""
     seeds: int = 20
-    """Random initialisations for the empirical limit."""
+    """Use this many random initialisations for the empirical limit."""
     plot: str = ""
-    """Draw the eigenvalues in the region where each eta is stable into this file: .png, .pdf or .svg."""
+    """Draw the eigenvalues and the region where each eta is stable to this .png, .pdf or .svg file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +94,13 @@ class TableRunConfig(Problem, TrainingConfig):
     algorithm: ClassVar[str] = "tabular"
 
     steps: int = 10_000
-    """Give up after so many applications."""
+    """Give up after this many iterations."""
     log_every: int = 1
-    """Applications between two records."""
+    """Iterations between two records."""
     eval_every: int = 0
-    """The greedy policy is judged at the end only."""
+    """The greedy policy is evaluated at the end only."""
     eval_episodes: int = 1
-    """And exactly: there is one score."""
+    """The evaluation is exact: there is one score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

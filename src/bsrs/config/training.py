@@ -22,22 +22,22 @@ class TrainingConfig:
     algorithm: ClassVar[str]
 
     env: str
-    """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
+    """Env id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: float | str = 0.0
-    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS, piecewise:STEP=ETA,STEP=ETA, or
+    """Eta: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS, piecewise:STEP=ETA,STEP=ETA, or
     MODULE:NAME for your own."""
     seed: int = 0
-    """Every random draw of the run comes from named streams of this seed."""
+    """Seed of every random draw in the run."""
     steps: int
-    """Env steps in all."""
+    """Total env steps."""
     n_envs: int = 1
-    """Copies of the env that are stepped together."""
+    """Number of env copies that are stepped together."""
     log_every: int = 1_000
-    """Env steps between two lines of training records."""
+    """Env steps between training records."""
     eval_every: int = 10_000
-    """Env steps between two evaluations; 0 evaluates at the end only."""
+    """Env steps between evaluations; 0 evaluates only at the end."""
     eval_episodes: int = 10
-    """Greedy episodes of one evaluation, raw scores."""
+    """Greedy episodes per evaluation, with raw scores."""
 
     def __post_init__(self) -> None:
         check_finite(self)
@@ -61,23 +61,23 @@ class OffPolicyConfig(TrainingConfig):
     learning_rate: float
     """Learning rate of Adam, for every network."""
     batch_size: int
-    """Transitions of one gradient step."""
+    """Transitions per gradient step."""
     buffer_size: int
-    """Transitions the replay holds."""
+    """Transitions in the replay buffer."""
     learning_starts: int
-    """Env steps of random actions before the first gradient step."""
+    """Env steps with random actions before the first gradient step."""
     train_freq: int
-    """Env steps between two rounds of gradient steps."""
+    """Env steps between rounds of gradient steps."""
     gradient_steps: int
-    """Gradient steps of one round."""
+    """Gradient steps per round."""
     hidden: tuple[int, ...]
-    """Hidden layers of each network."""
+    """Hidden layer sizes of each network."""
     potential_network: Literal["online", "target", "split"] = "online"
-    """The network that V comes from. split: the online network for V(s), the target network for V(s')."""
+    """Network that provides V. split takes V(s) from the online and V(s') from the target network."""
     n_step: int = 1
-    """Steps over which rewards are summed before the bootstrap."""
+    """Number of steps in n-step returns."""
     terminal: Literal["zero", "keep"] = "zero"
-    """Potential of terminal states: zero, as policy invariance needs, or kept, as in the authors' code."""
+    """Potential of terminal states: zero, which policy invariance requires, or keep, as in the authors' code."""
     activation: Literal["relu", "tanh", "elu", "gelu", "silu"] = "relu"
     """Activation of the built-in networks for flat observations."""
     layer_norm: bool = False

@@ -1,4 +1,4 @@
-"""Envs: from a name to n copies that step together, are exactly repeatable and tell a time limit from an end."""
+"""Make n copies of an env by name. They step together and repeat exactly. Time limits are not terminal states."""
 
 from bsrs.envs.catalogue import known_envs, make
 from bsrs.envs.spec import EnvSpec, require_continuous, require_discrete

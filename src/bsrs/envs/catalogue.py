@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from bsrs.envs.observations import Observations
 from bsrs.envs.single import GymSingle, Single
 from bsrs.envs.spec import EnvSpec, Kind
 from bsrs.envs.vector import Envs
-from bsrs.errors import BadInput, MissingExtra, nearest, optional
+from bsrs.errors import BadInput, MissingExtra, in_short, nearest, optional
 
 _ATARI = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v[04]")
 _MINATAR = {
@@ -33,10 +32,10 @@ Built = tuple[EnvSpec, Single]
 
 
 def make(env: str, n: int, seed: int, *, training: bool, render: bool = False) -> Envs:
-    """n copies of `env`. Two calls with one seed give the same episodes, two seeds different ones.
+    """Make n copies of `env`. The same seed gives the same episodes.
 
-    `training` matters to Atari only: there a lost life ends an episode and rewards are clipped to their sign.
-    `render` is asked for where pictures will be.
+    `training` matters only on Atari: a lost life ends the episode and rewards are clipped to their sign. `render` is
+    required for pictures.
     """
     if n < 1:
         raise BadInput(f"the number of envs is {n}; expected at least 1")
@@ -46,7 +45,7 @@ def make(env: str, n: int, seed: int, *, training: bool, render: bool = False) -
 
 
 def known_envs() -> list[str]:
-    """Every name that `make` takes here, with the packages that are installed."""
+    """Return all names that `make` accepts with the installed packages."""
     _register_atari()
     names = [name for name, spec in gymnasium.registry.items() if not _is_atari(spec) or _ATARI.fullmatch(name)]
     return sorted([*names, *_MINATAR])
@@ -69,6 +68,8 @@ def _builder(env: str, training: bool, render: bool) -> Callable[[], Built]:
         _register_atari()
     if name not in gymnasium.registry:
         raise BadInput(f"unknown env {name!r}: {_hint(name)}")
+    if gymnasium.registry[name].entry_point is None:
+        raise BadInput(f"env {name!r} makes many copies at once only; expected an id that makes a single env")
     if _is_atari(gymnasium.registry[name]):
         if settings:
             raise BadInput(f"env {env!r} is an Atari game, whose settings are those of the paper; expected {name}")
@@ -203,7 +204,10 @@ def _built(env: str, make: Callable[..., Any], render: bool) -> Any:
     except gymnasium.error.Error as error:
         raise BadInput(f"env {env!r} cannot be made: {error}") from None
     except (Exception, SystemExit) as error:  # whatever an env may do
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {str(error).strip() or 'without a word'}"
-        hint = "; --env-kwargs KEY=VALUE gives it settings" if isinstance(error, TypeError) else ""
-        raise BadInput(f"env {env!r} cannot be made: {what} ({where.filename}:{where.lineno}){hint}") from error
+        hint = "" if isinstance(error, ModuleNotFoundError) else f"; {_OTHER_SETTINGS}"
+        raise BadInput(f"env {env!r} cannot be made: {in_short(error)}{hint}") from error
+
+
+_OTHER_SETTINGS = (
+    "--env-kwargs KEY=VALUE gives it other settings, and a function of your own, MODULE:NAME, anything else"
+)

@@ -91,8 +91,9 @@ def module_env(env: str) -> str | Maker:
     own += sorted(key for key in classes if vars(module)[key].__module__ == module_name)
     if not own:
         raise BadInput(
-            f"the module {module_name!r} has no env {name!r}: it calls no gymnasium.register(id={name!r}, ...);"
-            " what a package registers with the older gym, shimmy's GymV21Environment-v0 converts"
+            f"the module {module_name!r} has no env {name!r}: it calls no gymnasium.register(id={name!r}, ...). If a"
+            " function of its does, call that in a module of yours and name yours; what it registers with the older"
+            " gym, shimmy's GymV21Environment-v0 converts"
         )
     if not name:
         raise BadInput(f"which env of the module {module_name!r}? It has {', '.join(own)}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bsrs.envs.actions import Actions
 from bsrs.envs.observations import Observations
-from bsrs.errors import BadInput, EnvFault
+from bsrs.errors import BadInput, EnvFault, in_short
 
 LARGEST_REWARD = 1e30
 """Squares and sums of rewards must fit into single precision for a while."""
@@ -127,8 +127,7 @@ class GymSingle:
         return BadInput(f"env {self._name!r} cannot be used, for {what}; expected {expected}")
 
     def _broke(self, method: str, error: BaseException) -> EnvFault:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return EnvFault(f"env {self._name!r} failed in {method}: {what}")
+        return EnvFault(f"env {self._name!r} failed in {method}: {in_short(error)}")
 
     def _read(self, raw: Any) -> Obs:
         as_it_is = self._is_array and type(raw) is np.ndarray and raw.shape == self._shape

@@ -17,28 +17,28 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Episode(NamedTuple):
-    """A real episode that has ended; of Atari that is the whole game, over all its lives."""
+    """A finished episode. On Atari it is the whole game with all its lives."""
 
     score: float
-    """The sum of its raw rewards."""
+    """Sum of the raw rewards."""
     length: int
-    """Steps of the agent."""
+    """Number of agent steps."""
 
 
 class Buffers(NamedTuple):
-    """Where the outcome of a step is written. With n copies, the first axis is n."""
+    """Arrays that receive the outcome of a step. With n copies, the first axis is n."""
 
     obs: NDArray[Any]  # (n, *obs_shape)
-    """To act on next: the first observation of a new episode where one ended."""
+    """Observation to act on next. After the end of an episode, it is the first of the new one."""
     next_obs: NDArray[Any]  # (n, *obs_shape)
-    """The true next observation of this transition: the one that belongs to its reward."""
+    """Next observation of this transition, also at the end of an episode."""
     reward: NDArray[np.float32]  # (n,)
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,)
 
     @staticmethod
     def empty(spec: EnvSpec, *shape: int) -> Buffers:
-        """Make buffers of a `shape` such as (n,), or (P, n) for P members."""
+        """Create buffers of a shape such as (n,), or (P, n) for P members."""
         return Buffers(
             np.empty((*shape, *spec.obs_shape), spec.obs_dtype),
             np.empty((*shape, *spec.obs_shape), spec.obs_dtype),
@@ -48,15 +48,15 @@ class Buffers(NamedTuple):
         )
 
     def of(self, member: int) -> Buffers:
-        """Return one member's part, as views."""
+        """Return views of one member's part."""
         return Buffers(*(array[member] for array in self))
 
 
 class Envs:
-    """n copies of one env. Every step of every copy is a real transition: a reset never costs one.
+    """n copies of one env that step together. Every step is a real transition; resets do not cost one.
 
-    Episode e of copy i begins from the named stream `("env", i, e)` of the seed, so the state of a copy is e and the
-    actions taken since: `load_state` plays them again.
+    Episode e of copy i starts from the stream `("env", i, e)` of the seed. So the state of a copy is e and the actions
+    since its start, and `load_state` replays them.
     """
 
     def __init__(self, spec: EnvSpec, copies: Sequence[Single], seed: int) -> None:
@@ -75,15 +75,15 @@ class Envs:
         self._numbers = buffers.reward, buffers.terminated, buffers.truncated
 
     def reset(self) -> NDArray[Any]:
-        """Begin the next episode in every copy."""
+        """Start the next episode in every copy."""
         for i in range(self.n):
             self.buffers.obs[i] = self._begin_next(i)
         return self.buffers.obs
 
     def step(self, action: NDArray[Any]) -> list[Episode]:
-        """Act in every copy, and return the real episodes that ended.
+        """Act in every copy and return the episodes that ended.
 
-        `action` is (n,) integers, or (n, k) floats in the env's own units.
+        `action` is (n,) integers, or (n, k) floats in the env's units.
         """
         obs, next_obs, _, _, _ = self.buffers
         rewards, terminateds, truncateds = self._numbers
@@ -103,8 +103,10 @@ class Envs:
         return ended
 
     def step_some(self, copies: Sequence[int], actions: Sequence[Any]) -> tuple[NDArray[Any], list[bool]]:
-        """Act in `copies` only, k of them, and begin no new episode where one ends: the observations that follow,
-        (k, *obs_shape), and whose real episode is over. `returns` has the scores."""
+        """Act in `copies` only, and start no new episodes.
+
+        Returns the next observations, (k, *obs_shape), and whose episode is over. `returns` has the scores.
+        """
         for i, action in zip(copies, actions, strict=True):
             self._copies[i].send(action)
         obs = np.empty((len(copies), *self.spec.obs_shape), self.spec.obs_dtype)
@@ -118,11 +120,11 @@ class Envs:
 
     @property
     def returns(self) -> list[float]:
-        """The raw score of every copy since its episode began."""
+        """Raw score of each copy in its current episode."""
         return list(self._return)
 
     def render(self) -> NDArray[np.uint8]:
-        """A picture of the first copy, (height, width, 3)."""
+        """Return a picture of the first copy, (height, width, 3)."""
         return self._copies[0].render()
 
     def close(self) -> None:
@@ -130,7 +132,7 @@ class Envs:
             copy.close()
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        """Where every copy is, as arrays and JSON-able data."""
+        """Return the state of every copy, as arrays and JSON-compatible data."""
         past = [np.reshape(past, (len(past), *self.spec.action_shape)) for past in self._actions]
         arrays = {
             "episode": np.array(self._episode, np.int64),
@@ -143,7 +145,7 @@ class Envs:
         return arrays, {"env": self.spec.env, "n": self.n, "seed": self.seed}
 
     def load_state(self, arrays: Arrays, meta: dict[str, Any]) -> NDArray[Any]:
-        """Go to where `state` was taken, and return the observation to act on."""
+        """Restore what `state` returned, and return the observation to act on."""
         mine = {"env": self.spec.env, "n": self.n, "seed": self.seed}
         if meta != mine:
             raise BadInput(f"the saved envs are {meta}; expected {mine}")
@@ -198,5 +200,5 @@ class Envs:
         return stream_seed(self.seed, "env", i, episode) if seeded else None
 
     def unpacked(self, action: NDArray[Any]) -> list[Any]:
-        """Plain integers, which envs take most quickly, or one vector per copy that is the env's to keep."""
+        """Split a batch of actions into Python integers, or into one vector per copy."""
         return action.tolist() if self.spec.n_actions is not None else list(np.array(action, np.float32))

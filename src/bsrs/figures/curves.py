@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,16 +23,21 @@ class Curve:
     line: str = "-"
     """Its style, as Matplotlib writes it."""
     standard_error: Array | None = None  # (steps,)
+    runs: Array | None = None  # (runs, steps)
+    """Thin lines in place of the band, one for each run."""
 
 
-def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: str = "η") -> Axes:
+def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: str | None = "η") -> Axes:
     """Score against env steps. A band without a width (a single run) is not drawn; one that is far wider than the
-    curves rise, as of few runs, is cut, so that the curves have room."""
+    curves rise, as of few runs, is cut, so that the curves have room. `legend` is its title; None draws none."""
     for curve in curves:
         estimate, low, high = (np.asarray(x) for x in (curve.score.estimate, curve.score.low, curve.score.high))
         baseline = curve.colour == BLACK and curve.line == "-"
         known = np.isfinite(low) & np.isfinite(high)
-        ax.fill_between(curve.steps, low, high, where=known.tolist(), color=curve.colour, alpha=0.13, linewidth=0)
+        if curve.runs is None:
+            ax.fill_between(curve.steps, low, high, where=known.tolist(), color=curve.colour, alpha=0.13, linewidth=0)
+        else:
+            ax.plot(curve.steps, curve.runs.T, color=curve.colour, alpha=0.15, linewidth=0.7, zorder=1)
         if curve.standard_error is not None:
             inner = (estimate - curve.standard_error, estimate + curve.standard_error)
             ax.fill_between(curve.steps, *inner, color=curve.colour, alpha=0.22, linewidth=0)
@@ -43,7 +47,7 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
             color=curve.colour,
             label=curve.label,
             linestyle=curve.line,
-            linewidth=2.0 if baseline else 1.5,
+            linewidth=2.2 if baseline else 1.8,
             marker="o" if len(curve.steps) == 1 else None,
             zorder=3 if baseline else 2,
         )
@@ -51,7 +55,7 @@ def learning_curves(ax: Axes, curves: Sequence[Curve], *, score: str, legend: st
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlabel("env steps")
     ax.set_ylabel(score)
-    if len(curves) > 1:
+    if len(curves) > 1 and legend is not None:
         ax.legend(title=legend, loc="upper left", bbox_to_anchor=(1, 1), handlelength=1.4, borderaxespad=0.2)
     return ax
 
@@ -70,13 +74,9 @@ def _leave_room(ax: Axes) -> None:
 
 
 def sensitivity(
-    ax: Axes, labels: Sequence[str], colours: Sequence[str], score: Interval, *, name: str, baseline: int | None,
-    small: bool = False,
-) -> Axes:  # fmt: skip
-    """One number for each eta, evenly spaced, with its interval; a line at the level of the baseline's.
-
-    `small` is for a picture inside another.
-    """
+    ax: Axes, labels: Sequence[str], colours: Sequence[str], score: Interval, *, name: str, baseline: int | None
+) -> Axes:
+    """Draw one number for each eta, evenly spaced, with its interval, and a line at the level of the baseline's."""
     at = np.arange(len(labels))
     estimate = np.asarray(score.estimate)
     ax.plot(at, estimate, color=GREY, linewidth=0.8, zorder=1)
@@ -88,11 +88,7 @@ def sensitivity(
         error = [[below[i]], [above[i]]] if known else None
         ax.errorbar(at[i], estimate[i], yerr=error, fmt="o", color=colour, markersize=4.5, elinewidth=1.3, capsize=2)
     ax.set_xticks(at, labels)
-    size: dict[str, Any] = {"fontsize": 7} if small else {}
-    ax.set_xlabel("η", **size)
-    ax.set_ylabel(name, **size)
+    ax.set_xlabel("η")
+    ax.set_ylabel(name)
     ax.margins(x=0.08)
-    if small:
-        ax.set_facecolor("white")
-        ax.tick_params(labelsize=6.5, length=2)
     return ax

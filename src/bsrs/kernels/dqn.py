@@ -1,6 +1,6 @@
 """A whole DQN update as one compiled call: batch, passes, shaped TD target, gradients, clipping, Adam.
 
-It equals `bsrs.agents.dqn.DQNAgent.train_on`; `tests/test_kernels_equal.py` holds it to that.
+It equals `bsrs.agents.dqn.DQNAgent.train_on`; `tests/test_agent_kernels.py` holds it to that.
 """
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

@@ -18,6 +18,7 @@ WIDTH = 16 if "+avx512f" in _FEATURES else 8  # floats of a vector
 ROWS, COLUMNS = 4, 2 * WIDTH  # of a tile
 N, T = 0, 1  # a matrix as it is, or its transpose
 _FEW = 16  # with fewer rows than this, b is read where it lies
+_FAR = 512  # numbers between two rows of a beyond which its columns push each other out of the cache
 _FLOAT, _INT = ir.FloatType(), ir.IntType(64)
 _VECTOR, _PLACES = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(ir.IntType(32), WIDTH)
 
@@ -25,6 +26,8 @@ _VECTOR, _PLACES = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(ir.IntType(32), W
 @njit
 def product(a, of_a, b, of_b, out, rows, inner, columns):
     """`out = op(a) @ op(b)`, (rows, inner) @ (inner, columns), all of them stored by rows."""
+    if of_a == T and rows >= _FAR:
+        a, of_a = _transposed(a, inner, rows), N
     a_row, a_column = (4, 4 * rows) if of_a == T else (4 * inner, 4)  # bytes from one to the next
     panel, tile = _aligned(inner * COLUMNS), _aligned(ROWS * COLUMNS)
     for begin in range(0, columns, COLUMNS):
@@ -82,6 +85,20 @@ def _pack(b, of_b, panel, begin, width, inner, columns):
     for c in range(width):
         for k in range(whole_inner if c < whole_columns else 0, inner):
             panel[k * COLUMNS + c] = b[(begin + c) * inner + k]
+
+
+@njit
+def _transposed(a, rows, columns):
+    """Return a (rows, columns) as (columns, rows)."""
+    out = _aligned(rows * columns)
+    whole_rows, whole_columns = rows - rows % WIDTH, columns - columns % WIDTH
+    for c in range(0, whole_columns, WIDTH):
+        for r in range(0, whole_rows, WIDTH):
+            _transpose(_address(a) + 4 * (r * columns + c), 4 * columns, _address(out) + 4 * (c * rows + r), 4 * rows)
+    for c in range(columns):
+        for r in range(whole_rows if c < whole_columns else 0, rows):
+            out[c * rows + r] = a[r * columns + c]
+    return out
 
 
 # ---- what LLVM is told in its own words, because no loop of ours becomes these instructions

@@ -16,6 +16,7 @@ from bsrs.figures.style import eta_label
 from bsrs.report.plots import COMPARISONS, METRICS, task_names, tasks
 from bsrs.report.study import Study, read_png
 from bsrs.stats.recommend import recommend
+from bsrs.stats.resampling import three_digits
 from bsrs.writing import make_folder, write_whole
 
 OUTCOMES = ("failed", "diverged", "interrupted", "finished")
@@ -123,6 +124,6 @@ def _interval_text(value: Sequence[float | None] | None, percent: bool = False) 
     if value is None:
         return "–"
     estimate, low, high = (
-        None if x is None else f"{round(x, 2) + 0.0:+.0%}" if percent else f"{x:,.4g}" for x in value
+        None if x is None else f"{round(x, 2) + 0.0:+.0%}" if percent else three_digits(x) for x in value
     )
     return f"{estimate} [{low}, {high}]" if low and high else f"{estimate or '∞'}"

@@ -1,4 +1,4 @@
-"""What a page is about: runs, statistics, claims and figures, read and computed once by whoever wants the page."""
+"""The content of a report: runs, statistics, claims and figures."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +14,23 @@ from bsrs.store.files import read_bytes, read_json, walk
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Given to `write_report`, which reads no files of its own but the figures named here."""
+    """The content of a report, for `write_report`."""
 
     folders: Sequence[Path]
-    """Where the runs are."""
+    """Folders with the runs."""
     runs: Sequence[RunRecord]
     rows: Sequence[Row]
-    """`summary` of the runs' series."""
+    """Statistics of each series."""
     title: str = ""
-    """Headline; by default the folders' names."""
+    """Headline; by default the names of the folders."""
     unreadable: Mapping[Path, str] = field(default_factory=dict)
-    """Folder of a run, or file -> why it cannot be read."""
+    """Run folders or files that cannot be read, with the reason."""
     claims: Sequence[Mapping[str, str]] = ()
-    """The paper's claims with verdicts, as `python -m experiments` judges them."""
+    """Claims with verdicts, from `python -m experiments`."""
     figures: Sequence[Path] = ()
-    """PNG files."""
+    """PNG files to include."""
     group_by: Sequence[str] = ()
-    """The config's fields that tell the series apart; empty: every field, in each folder by itself."""
+    """Config fields that distinguish the series. Empty: all fields, and each folder by itself."""
 
     def name_of(self, folder: Path) -> str:
         """Name a run's folder as the reader knows it: below the folder that was asked for."""

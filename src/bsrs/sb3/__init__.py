@@ -1,7 +1,7 @@
-"""The adapter: one line on top of Stable-Baselines3, sb3-contrib and SBX, `model = bsrs.sb3.shape(model, eta=2.0)`.
+"""The adapter to Stable-Baselines3, sb3-contrib and SBX: `model = bsrs.sb3.shape(model, eta=2.0)`.
 
-Read `attach` first (the line itself), then `replay` (what happens to a sampled batch), `shaper` and `values` (where
-each algorithm keeps its V). `rollout` is the same for on-policy algorithms, `saving` is what a model's file holds.
+To read the code, start with `attach` (the line itself), then `replay` (a sampled batch), `shaper`, and `values` (V of
+each algorithm). `rollout` handles on-policy algorithms and `saving` the model's file.
 """
 
 from bsrs.errors import optional

@@ -1,4 +1,4 @@
-"""`shape`, `unshape`, `value` and `ShapeCallback`: the one line, its undoing, V, and the line as a callback."""
+"""`shape` a model, `unshape` it, read its `value`, or shape it with `ShapeCallback`."""
 
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from bsrs.adapting import plain_class, shaped_class
+from bsrs.adapting import plain_class, put_in_front
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3.model import Shaped, ShapedOffPolicy, ShapedOnPolicy
@@ -31,28 +31,31 @@ def shape(
     value_fn: ValueFunction | None = None,
     seed: int | None = None,
 ) -> Model:
-    """Shape the model's rewards from now on, and return it: `r + eta * (gamma * V(s') - V(s))`, V being its own.
+    """Shape the model's rewards from now on: `r + eta * (gamma * V(s') - V(s))`, with the model's own V.
 
-    Call it again to shape the model otherwise, for example with another eta.
+    Returns the same model. Call it again to change the shaping.
 
-    - `eta`: "auto", a number, or any shape-scale of `bsrs.shaping` (a schedule over `num_timesteps`, a function of the
-      state, one that learns). "auto" needs an algorithm with a target network.
-    - `potential`: what takes the place of V: a function of the observations, `Static(table)` or `RandomDynamic(seed)`.
-      Functions get the observations as the networks do, in tensors, and return one number per state.
-    - `network`: `online`, or `target` to read V from the target networks.
-    - `terminal`: `zero` masks V(s') where an episode terminated, as policy invariance needs; `keep` does not.
-    - `value_fn`: a function of (model, obs) that returns V, for an algorithm that is not known here.
-    - `seed`: of the actions that SAC and its kin draw to estimate V; the model's own by default.
+    Args:
+        model: A built model of Stable-Baselines3, sb3-contrib or SBX.
+        eta: "auto", a number, or any shape-scale of `bsrs.shaping`: a schedule over `num_timesteps`, a function of the
+            state, or one that learns. "auto" needs an algorithm with a target network.
+        potential: A potential to use instead of V: a function of the observations, `Static(table)` or
+            `RandomDynamic(seed)`. Functions get the observations as tensors, as the networks do, and return one number
+            per state.
+        network: `online`, or `target` to read V from the target networks.
+        terminal: `zero` sets V(s') to zero where an episode terminated, as policy invariance requires; `keep` does not.
+        value_fn: A function of (model, obs) that returns V, for algorithms that are not supported out of the box.
+        seed: Seed for the actions that SAC and similar algorithms sample to estimate V; by default the model's.
     """
     return attach(model, ModelShaper(checked(model), Settings(eta, potential, network, terminal, value_fn, seed)))
 
 
 def attach(model: Model, shaper: ModelShaper) -> Model:
     """Give the model its shaping, in place of what it had."""
-    describe(shaper)  # what cannot be saved is refused now
+    if shaper.has_memory:
+        describe(shaper)  # what cannot be saved is refused now
     vars(model)["bsrs_shaper"] = shaper
-    front = ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy
-    model.__class__ = shaped_class(front, plain_class(type(model)))
+    put_in_front(ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy, model)
     return model
 
 
@@ -68,7 +71,8 @@ def unshape(model: Model) -> Model:
 def value(model: Any, obs: Any) -> Any:
     """Return V(s) of the model's online networks: one number for one observation, an array for a batch.
 
-    `obs` is what `model.predict` takes. It works in callbacks, on shaped and other models, and moves no random stream.
+    `obs` is what `model.predict` takes. Works on shaped and unshaped models, also in callbacks, and leaves the model's
+    random numbers alone.
     """
     checked(model)
     batched, many = _as_networks_see_it(model, obs)
@@ -103,10 +107,10 @@ def checked(model: Any) -> Any:
 
 
 class ShapeCallback(BaseCallback):  # type: ignore[misc]
-    """Shapes the model when its training starts: `model.learn(..., callback=ShapeCallback(eta=0.5))`.
+    """Shape the model when training starts: `model.learn(..., callback=ShapeCallback(eta=0.5))`.
 
-    Takes the arguments of `shape`. For programs that build the model themselves: in rl-baselines3-zoo it is a line of
-    a model's hyperparameters. A model that is shaped so already, as in a second `learn`, continues as it is.
+    Takes the arguments of `shape`. Use it where another program builds the model: in rl-baselines3-zoo it is a line in
+    the hyperparameters. A model that already has this shaping, as in a second `learn`, is left unchanged.
     """
 
     def __init__(self, eta: Any = "auto", **arguments: Any) -> None:

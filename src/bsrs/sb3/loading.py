@@ -1,18 +1,26 @@
-"""`load`: a saved model with its shaping. Which files are loaded without `trust` is in `archive`."""
+"""`load`: a saved model with its shaping. Files whose data cannot be read without executing anything need `trust`."""
 
+import base64
 import io
+import json
+import zipfile
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.save_util import open_path
 
-from bsrs.errors import BadInput
-from bsrs.sb3.archive import read_archive
+from bsrs.errors import BadInput, say
 from bsrs.sb3.attach import attach
+from bsrs.sb3.pickles import read_pickle
 from bsrs.sb3.saving import needs_object, restore
 from bsrs.sb3.shaper import ModelShaper, ValueFunction
 from bsrs.shaping import Potential, ShapeScale
+
+LARGEST_DATA = 2**28  # bytes
+# What a file may not decide: whether code is imported (an env's id names its module) and where logs are written.
+NOT_FROM_FILES = ("env", "tensorboard_log")
 
 
 def load(
@@ -27,20 +35,19 @@ def load(
     custom_objects: dict[str, Any] | None = None,
     **load_arguments: Any,
 ) -> Any:
-    """Return `algorithm.load(path, env, ...)`, shaped as it was when it was saved, to continue as it would have.
+    """Load a shaped model with its shaping, as `algorithm.load(path, env, ...)` does without it.
 
-    `eta`, `potential` and `value_fn` replace what the file says; where it was a function they must be given.
+    `eta`, `potential` and `value_fn` replace those in the file. They are required if they were functions.
 
-    SB3's format can execute code: its `data` holds pickles. So they are read by an interpreter of our own that knows
-    what SB3 and sb3-contrib save, and nothing else; a file with more in it (a policy or schedule of your own, any
-    model of SBX) is refused. With `trust=True` it is loaded as `algorithm.load` would: only for files of which you
-    know where they come from.
+    The format of SB3 contains pickles, which can execute code. This function does not execute them: it reads only what
+    SB3 and sb3-contrib save, and refuses files with anything else, such as your own policy class or a model of SBX.
+    With `trust=True` it loads the file as `algorithm.load` does. Use that only for files whose origin you know.
     """
     with open_path(path, "r", suffix="zip") as opened:
         file = io.BytesIO(opened.read())
     given = custom_objects or {}
     try:
-        saved, objects = read_archive(file, trust, given.keys() | load_arguments.keys())
+        saved, objects = _read_archive(file, trust, given.keys() | load_arguments.keys())
     except BadInput as error:
         raise BadInput(f"{path} is not loaded: {error}") from None
     except Exception as error:  # whatever reading bytes of unknown origin may raise
@@ -61,3 +68,34 @@ def load(
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, zlib.error) as error:
         raise BadInput(f"the shaping of {path} cannot be restored: {error}") from None
     return attach(model, shaper)
+
+
+def _read_archive(file: io.BytesIO, trust: bool, replaced: Collection[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the shaping data of an SB3 file, and the objects to load in place of its pickles, except for `replaced`.
+
+    With `trust`, the pickles are left to SB3, whatever is in them.
+    """
+    with zipfile.ZipFile(file) as archive:
+        if archive.getinfo("data").file_size > LARGEST_DATA and not trust:
+            raise BadInput(f"its data takes more than {LARGEST_DATA} bytes: pass trust=True to load it nevertheless")
+        data = json.loads(archive.read("data"))
+    objects: dict[str, Any] = {"bsrs_shaping": None}
+    if trust:
+        return data.get("bsrs_shaping"), objects
+    if data.get("tensorboard_log") and "tensorboard_log" not in replaced:
+        say("the file's tensorboard_log is left out: pass tensorboard_log=... to write logs")
+    objects |= {name: None for name in NOT_FROM_FILES if name in data}
+    for name, item in data.items():
+        if name not in {*objects, *replaced} and isinstance(item, dict) and ":serialized:" in item:
+            objects[name] = _without_code(name, item[":serialized:"])
+    return data.get("bsrs_shaping"), objects
+
+
+def _without_code(name: str, text: str) -> Any:
+    try:
+        return read_pickle(base64.b64decode(text))
+    except BadInput as error:
+        raise BadInput(
+            f"SB3's format can execute code, and the entry {name!r} may do so ({error}): pass trust=True"
+            f" if you know where the file comes from, or replace the entry by custom_objects={{{name!r}: ...}}"
+        ) from None

@@ -6,12 +6,13 @@ library's own: the class calls itself by the name of the library's class, makes 
 loaded from, and copies and pickles as the library's does.
 """
 
+from functools import partial
 from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from bsrs.adapting import plain_class
-from bsrs.sb3.replay import shape_samples
+from bsrs.adapting import Instead, plain_class
+from bsrs.sb3.replay import sample_shaped
 from bsrs.sb3.rollout import EpisodeEnds, shape_rollout
 from bsrs.sb3.saving import describe
 from bsrs.sb3.shaper import ModelShaper
@@ -47,11 +48,7 @@ class ShapedOffPolicy(Shaped):
 
     def train(self, *args: Any, **kwargs: Any) -> None:
         plain = self.replay_buffer
-
-        def sample(*args: Any, **kwargs: Any) -> Any:
-            return shape_samples(self.bsrs_shaper, self, plain.sample(*args, **kwargs))
-
-        self.replay_buffer = Instead(plain, sample=sample)
+        self.replay_buffer = Instead(plain, sample=partial(sample_shaped, self, plain))
         try:
             super().train(*args, **kwargs)
         finally:
@@ -65,25 +62,8 @@ class ShapedOnPolicy(Shaped):
         watched = EpisodeEnds(env)
 
         def compute_returns_and_advantage(last_values: Any, dones: Any) -> None:
-            shape_rollout(self.bsrs_shaper, self, rollout_buffer, watched.steps, last_values)
+            shape_rollout(self, rollout_buffer, watched.steps, last_values)
             rollout_buffer.compute_returns_and_advantage(last_values, dones)
 
         buffer = Instead(rollout_buffer, compute_returns_and_advantage=compute_returns_and_advantage)
         return super().collect_rollouts(watched, callback, buffer, *args, **kwargs)
-
-
-class Instead:
-    """An object with one method replaced, for as long as a call takes."""
-
-    def __init__(self, thing: Any, **methods: Any) -> None:
-        vars(self).update(methods, _thing=thing)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["_thing"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_thing"], name, value)
-
-    @property  # type: ignore[misc]  # so that `isinstance` says what it says of the thing
-    def __class__(self) -> Any:
-        return type(vars(self)["_thing"])

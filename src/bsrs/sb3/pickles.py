@@ -1,9 +1,9 @@
 """Read the pickles in an SB3 file without executing them.
 
-A pickle is a program. This is an interpreter for the few instructions that SB3's own data needs. It never imports: a
-name must be on the lists below, and in a module that is loaded already. It never calls what a pickle names: arrays,
-random generators and containers are rebuilt by functions of our own, and objects of listed classes get their
-attributes. Everything else raises `BadInput`.
+A pickle is a program. This is an interpreter for the few instructions that SB3's own data needs, in protocols 4 and 5:
+SB3 never wrote another. It never imports: a name must be on the lists below, and in a module that is loaded already.
+It never calls what a pickle names: arrays, random generators and containers are rebuilt by functions of our own, and
+objects of listed classes get their attributes. Everything else raises `BadInput`.
 """
 
 import pickletools
@@ -172,9 +172,9 @@ def find(module: Any, name: Any) -> Any:
 
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 LITERALS = {
-    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-    *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+    *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
 }
 EMPTY: dict[str, type] = {"EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_DICT": dict, "EMPTY_SET": set}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -229,32 +229,16 @@ class Interpreter:
     def do_mark(self, argument: Any) -> None:
         self.stack.append(MARK)
 
-    def do_pop(self, argument: Any) -> None:
-        self.stack.pop()
-
     def do_memoize(self, argument: Any) -> None:
         self.memo[len(self.memo)] = self.stack[-1]
-
-    def do_binput(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
-
-    do_put = do_long_binput = do_binput
 
     def do_binget(self, index: int) -> None:
         self.stack.append(self.memo[index])
 
-    do_get = do_long_binget = do_binget
+    do_long_binget = do_binget
 
     def do_tuple(self, argument: Any) -> None:
         self.stack.append(tuple(self._pop_to_mark()))
-
-    def do_list(self, argument: Any) -> None:
-        self.stack.append(self._pop_to_mark())
-
-    def do_dict(self, argument: Any) -> None:
-        items = self._pop_to_mark()
-        self.stack.append({})
-        self._set_items(items)
 
     def do_append(self, argument: Any) -> None:
         self._extend(self._pop(1))
@@ -281,9 +265,6 @@ class Interpreter:
         target = _own(self.stack[-1], dict)
         for key, value in zip(items[::2], items[1::2], strict=True):
             target[_key(key)] = value
-
-    def do_global(self, argument: str) -> None:
-        self.stack.append(find(*argument.split(" ", 1)))
 
     def do_stack_global(self, argument: Any) -> None:
         self.stack.append(find(*self._pop(2)))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.vec_env import VecEnvWrapper
 
-from bsrs.sb3.shaper import ModelShaper, Transitions
+from bsrs.sb3.shaper import ModelShaper
 from bsrs.sb3.values import Observations, map_obs
 
 
@@ -48,9 +48,11 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
         return obs, rewards, dones, infos
 
 
-def shape_rollout(shaper: ModelShaper, model: Any, buffer: Any, steps: list[RolloutStep], last: torch.Tensor) -> None:
+def shape_rollout(model: Any, buffer: Any, steps: list[RolloutStep], last: torch.Tensor) -> None:
     """Shape the rewards of a rollout of T steps in N envs, (T, N). `last` is V after the last step."""
-    if not shaper.is_active_for(model):
+    shaper: ModelShaper = model.bsrs_shaper
+    shaper.step = model.num_timesteps
+    if not shaper.is_active(shaper.step):
         return
     # From here on every tensor is (T * N, ...).
     obs = map_obs(_flat, buffer.observations)
@@ -61,13 +63,13 @@ def shape_rollout(shaper: ModelShaper, model: Any, buffer: Any, steps: list[Roll
         next_value = torch.cat((value[last.numel() :], last.cpu().flatten()))
         # Where an episode ended, the value that follows in the buffer is that of another episode.
         ended = terminated | truncated
-        next_value[ended] = _value_where(ended, next_obs, shaper, model, buffer)
+        next_value[ended] = _value_where(ended, next_obs, model, buffer)
     else:
         everywhere = torch.ones_like(terminated)
-        value, next_value = (_value_where(everywhere, part, shaper, model, buffer) for part in (obs, next_obs))
-    batch = Transitions(obs, next_obs, _flat(buffer.rewards), value, next_value, terminated, model.gamma)
-    terms = shaper.terms(model, batch, env_reward)
-    buffer.rewards = buffer.rewards + terms.numpy().reshape(buffer.rewards.shape)
+        value, next_value = (_value_where(everywhere, part, model, buffer) for part in (obs, next_obs))
+    states = shaper.states(model, obs, next_obs)
+    term = shaper.term(value, next_value, reward=env_reward, gamma=model.gamma, terminated=terminated, **states)
+    buffer.rewards = buffer.rewards + term.numpy().reshape(buffer.rewards.shape)
 
 
 def _flat(array: np.ndarray) -> torch.Tensor:
@@ -75,13 +77,13 @@ def _flat(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(array).flatten(end_dim=1)
 
 
-def _value_where(mask: torch.Tensor, obs: Observations, shaper: ModelShaper, model: Any, buffer: Any) -> torch.Tensor:
+def _value_where(mask: torch.Tensor, obs: Observations, model: Any, buffer: Any) -> torch.Tensor:
     """Return V of the states that `mask` picks, on the CPU."""
     count, device = int(mask.sum()), model.device
     if count == 0:
         return torch.zeros(0)
     picked = map_obs(lambda part: part[mask].to(device), obs)
-    return shaper.value(model, picked, count, *_lstm_states(model, buffer, mask)).cpu()
+    return model.bsrs_shaper.value(model, picked, count, *_lstm_states(model, buffer, mask)).cpu()  # type: ignore[no-any-return]
 
 
 def _lstm_states(model: Any, buffer: Any, mask: torch.Tensor) -> tuple[Any, ...]:

@@ -92,7 +92,7 @@ def _from_data(data: Any, name: str) -> Any:
         raise BadInput(
             f"the {name} was {printable(data[:200])}, which a file cannot hold: pass {name}=... to load again"
         )
-    if data is None or (not isinstance(data, dict) and name not in ("potential", "value_fn")):
+    if data is None or (not isinstance(data, dict) and name != "value_fn"):
         return data
     fields, kinds = dict(data), _kinds(name)
     kind = str(fields.pop("type"))

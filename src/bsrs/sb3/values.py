@@ -5,8 +5,7 @@ random generator for algorithms whose V is an expectation over sampled actions. 
 of the networks that the model has at that moment.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from bsrs.adapting import separate_rng
-from bsrs.errors import BadInput, unknown
+from bsrs.errors import BadInput
 
 Observations = Any  # a tensor, or a dict of tensors
 ReadValue = Callable[..., torch.Tensor]
@@ -49,26 +48,17 @@ class Reader:
     distributional: bool = False
     """Whether the critic learns quantiles."""
 
-    @property
-    def networks(self) -> list[str]:
-        return ["online", "target"] if self.clock else ["online"]
 
-
-def reader_for(model: Any, network: str = "online") -> Reader:
+def reader_for(model: Any) -> Reader:
     """Return the reader of the model's algorithm, or of the nearest known class that it inherits from."""
-    if network not in ("online", "target"):
-        raise unknown("network", network, ["online", "target"])
     for cls in type(model).__mro__:
         library = cls.__module__.partition(".")[0]
         if library == "sbx":
             from bsrs.sb3.values_jax import READERS as readers
         else:
             readers = TORCH_READERS.get(library, {})
-        reader = readers.get(cls.__name__)
-        if reader is not None:
-            if network not in reader.networks:
-                raise BadInput(f"{cls.__name__} has no {network} network: expected network={reader.networks[0]!r}")
-            return reader
+        if cls.__name__ in readers:
+            return readers[cls.__name__]
     raise BadInput(
         f"shape does not know where {type(model).__name__} keeps its value estimate:"
         " pass value_fn, a function of (model, obs) that returns one value per observation"
@@ -77,32 +67,33 @@ def reader_for(model: Any, network: str = "online") -> Reader:
 
 def greedy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """DQN: `max_a Q(s, a)`."""
-    return forward(getattr(model, f"q_net{SUFFIX[network]}"), obs).amax(dim=1)
+    q: torch.Tensor = forward(getattr(model, f"q_net{SUFFIX[network]}"), obs)  # (B, A)
+    return q.amax(dim=1)
 
 
 def quantile_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """QR-DQN: `max_a` of the mean over quantiles."""
-    quantiles = forward(getattr(model, f"quantile_net{SUFFIX[network]}"), obs)  # (B, quantiles, A)
+    quantiles: torch.Tensor = forward(getattr(model, f"quantile_net{SUFFIX[network]}"), obs)  # (B, quantiles, A)
     return quantiles.mean(dim=1).amax(dim=1)
 
 
 def policy_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TD3, DDPG: `min_i Q_i(s, pi(s))`."""
     action = forward(getattr(model, f"actor{SUFFIX[network]}"), obs)
-    return forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action).amin(dim=1)
+    return _smallest(forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action))
 
 
 def soft_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """SAC, CrossQ: `min_i Q_i(s, a) - alpha log pi(a|s)` at one action drawn from the policy."""
     action, entropy = _draw(model, obs, rng)
-    return forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action).amin(dim=1) + entropy
+    return _smallest(forward(getattr(model, f"critic{SUFFIX[network]}"), obs, action)) + entropy
 
 
 def truncated_value(model: Any, obs: Observations, network: str, rng: np.random.Generator) -> torch.Tensor:
     """TQC: the mean of the pooled quantiles without the highest ones, minus `alpha log pi(a|s)`."""
     critic = getattr(model, f"critic{SUFFIX[network]}")
     action, entropy = _draw(model, obs, rng)
-    quantiles = forward(critic, obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
+    quantiles: torch.Tensor = forward(critic, obs, action).flatten(start_dim=1)  # (B, critics * quantiles)
     kept = critic.quantiles_total - model.top_quantiles_to_drop_per_net * critic.n_critics
     return quantiles.sort(dim=1).values[:, :kept].mean(dim=1) + entropy
 
@@ -137,33 +128,30 @@ TORCH_READERS = {
 SUFFIX = {"online": "", "target": "_target"}  # of the networks' names in a model
 
 
-def forward(network: nn.Module, *inputs: Any) -> torch.Tensor:
-    """Return `network(*inputs)` in evaluation mode; the outputs of several critics are joined as (B, critics)."""
-    with evaluating(network):
-        output = network(*inputs)
-    return torch.cat(output, dim=1) if isinstance(output, tuple) else output
+def forward(network: nn.Module, *inputs: Any, method: str = "__call__") -> Any:
+    """Return `network(*inputs)`, or what another method returns, in evaluation mode; then restore each module's mode.
 
-
-def _draw(model: Any, obs: Observations, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return one action per state from the policy, (B, A), and its `-alpha log pi(a|s)`, (B,)."""
-    with evaluating(model.actor), separate_rng(int(rng.integers(2**31))):
-        action, log_prob = model.actor.action_log_prob(obs)
-    fixed = model.ent_coef_optimizer is None
-    alpha = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
-    return action, -alpha * log_prob.reshape(-1)
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Set evaluation mode (no dropout, batch-norm statistics left alone), then every module's own mode again.
-
-    By `Module.train()` this would take as long as the forward pass of a small network.
+    Without dropout, and batch-norm statistics are left alone. `Module.eval()` takes as long as a small network.
     """
     training = [attributes for attributes in map(vars, network.modules()) if attributes["training"]]
     for attributes in training:
         attributes["training"] = False
     try:
-        yield
+        return getattr(network, method)(*inputs)
     finally:
         for attributes in training:
             attributes["training"] = True
+
+
+def _smallest(q: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Return the smallest of the critics' outputs, each (B, 1), as (B,)."""
+    return torch.cat(q, dim=1).amin(dim=1)
+
+
+def _draw(model: Any, obs: Observations, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return one action per state from the policy, (B, A), and its `-alpha log pi(a|s)`, (B,)."""
+    with separate_rng(int(rng.integers(2**31))):
+        action, log_prob = forward(model.actor, obs, method="action_log_prob")
+    fixed = model.ent_coef_optimizer is None
+    alpha = model.ent_coef_tensor if fixed else model.log_ent_coef.detach().exp()
+    return action, -alpha * log_prob.reshape(-1)

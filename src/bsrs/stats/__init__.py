@@ -1,6 +1,6 @@
-"""From scores to estimates with intervals. Pure functions on arrays: no files, no drawing.
+"""Estimates with confidence intervals. All functions are pure functions on arrays.
 
-Scores are arrays (..., runs, tasks): a leading axis may hold anything, for example steps of training.
+Scores are arrays (..., runs, tasks). Leading axes are free, for example for training steps.
 """
 
 from bsrs.stats.aggregates import iqm, mean, median, optimality_gap, performance_profile

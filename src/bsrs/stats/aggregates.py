@@ -1,4 +1,4 @@
-"""One number for many runs on many tasks (Agarwal et al., 2021): scores (..., runs, tasks) -> (...)."""
+"""Aggregate many runs on many tasks (Agarwal et al., 2021): scores (..., runs, tasks) -> (...)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One setting against another on the same seeds, the best of several, several tasks together, and the verdicts.
+"""Compare settings on the same seeds: pairs, the best of several, and several tasks together.
 
     paired_difference(a, b) -> Comparison     a is better than b; scores of seed i: a[i], b[i]
     within(a, b, low=-margin) -> Comparison   a is not worse than b (by more than the margin)
@@ -22,7 +22,7 @@ import numpy as np
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.stats.aggregates import Array, mean
-from bsrs.stats.resampling import Interval, bootstrap
+from bsrs.stats.resampling import Interval, bootstrap, three_digits
 
 Verdict = Literal["holds", "does not hold", "inconclusive"]
 
@@ -35,24 +35,25 @@ DRAWN = 100_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """By how much one is better than the other, and whether that is shown."""
+    """A difference between two settings with its interval, p value and verdict."""
 
     mean: float
     low: float
     high: float
     p: float
-    """Of the test that the verdict rests on."""
+    """p value of the test behind the verdict."""
     n: int
-    """Seeds, or tasks."""
+    """Number of seeds, or of tasks."""
     verdict: Verdict
     ahead: int = 0
-    """On how many of them it is better."""
+    """Number of seeds or tasks on which the first setting is better."""
     exact: bool = True
-    """Whether p is from all sign flips, or from 100,000 random ones."""
+    """Whether p uses all sign flips rather than 100,000 random ones."""
 
     def __str__(self) -> str:
-        interval = f" [{self.low:+.3g}, {self.high:+.3g}]" if np.isfinite([self.low, self.high]).all() else ""
-        return f"{self.mean:+.3g}{interval}"
+        known = np.isfinite([self.low, self.high]).all()
+        interval = f" [{three_digits(self.low, '+')}, {three_digits(self.high, '+')}]" if known else ""
+        return three_digits(self.mean, "+") + interval
 
     @property
     def p_text(self) -> str:
@@ -62,8 +63,9 @@ class Comparison:
 def sign_flip_p(differences: Array, seed: int = 0) -> Array:
     """Test whether each setting's mean is above zero: one-sided p, corrected for several (Westfall and Young).
 
-    differences: (settings, seeds). Without an effect, the signs of a seed's differences might as well be flipped. All
-    flips are enumerated up to 2^20 sums (20 seeds for one setting), else 100,000 are drawn.
+    differences: (settings, seeds). The test is one-sided and flips signs: without an effect, each seed's differences
+    could as well be negated. All flips are enumerated up to 2^20 sums (20 seeds for one setting); beyond that, 100,000
+    are drawn.
     """
     scaled = differences / _spread(differences)
     seen = scaled.sum(axis=1, keepdims=True) - 1e-9
@@ -114,9 +116,10 @@ def _verdict(n: int, holds: bool, opposite: bool) -> Verdict:
 
 
 def paired_difference(a: Array, b: Array, *, claimed: float = 0.0, seed: int = 0) -> Comparison:
-    """Compare a with b seed by seed: the claim is that a is better by `claimed` in the mean.
+    """Compare a with b seed by seed. The claim is that a is better by at least `claimed` on average.
 
-    It holds if the difference is at least that and above zero by the test, and does not hold if it is below `claimed`.
+    It holds if the mean difference is at least `claimed` and the test finds it above zero. It does not hold if the
+    test finds it below `claimed`.
     """
     d = _paired(a, b)
     found = bootstrap(mean, d[:, None], seed=seed)
@@ -130,10 +133,10 @@ def paired_difference(a: Array, b: Array, *, claimed: float = 0.0, seed: int = 0
 
 
 def within(a: Array, b: Array, *, low: float = -inf, high: float = inf, seed: int = 0) -> Comparison:
-    """Compare a with b seed by seed: the claim is that the mean of a - b is between `low` and `high`.
+    """Compare a with b seed by seed. The claim is that the mean of a - b is between `low` and `high`.
 
-    `low=-margin` says "not worse", `high=margin` "not better", both together "equivalent" (two one-sided tests).
-    It holds if both one-sided tests at 5% reject, and does not hold if one of them shows the mean outside.
+    `low=-margin` means "not worse", `high=margin` "not better", and both together "equivalent" (two one-sided tests).
+    The claim holds if both one-sided tests at 5% reject. It does not hold if one of them finds the mean outside.
     """
     d = _paired(a, b)
     wide, narrow = (bootstrap(mean, d[:, None], seed=seed, confidence=c) for c in (1 - LEVEL, 1 - 2 * LEVEL))
@@ -150,16 +153,16 @@ def within(a: Array, b: Array, *, low: float = -inf, high: float = inf, seed: in
 
 @dataclass(frozen=True)
 class BestOf:
-    """The best of several settings, tested with all seeds and with the choice accounted for."""
+    """The best of several settings, with a test that accounts for the choice."""
 
     chosen: int
-    """The setting with the largest gain, in units of its spread."""
+    """Index of the setting with the largest gain relative to its spread."""
     gain: Comparison
-    """Over the baseline: the mean on held-out seeds (each seed is left out in turn); interval and p hold for all
-    settings at once, hence for the one that was chosen."""
+    """Gain over the baseline: the mean on held-out seeds, each seed left out in turn. The interval and p hold for all
+    settings at once, and so for the chosen one."""
     choices: Array  # (seeds,): the setting that the other seeds chose
     flattered: float
-    """What choosing and reporting on the same seeds would say, as papers do: the largest mean gain."""
+    """Largest mean gain: what you would report if you chose and reported on the same seeds."""
 
 
 def best_of(scores: Array, baseline: Array, *, claimed: float = 0.0, seed: int = 0) -> BestOf:
@@ -205,20 +208,20 @@ def _lower_bound(differences: Array, chosen: int, seed: int) -> float:
 
 @dataclass(frozen=True)
 class Pooled:
-    """The mean over several tasks, each on its fixed scale, and who else it speaks for."""
+    """The mean gain over several tasks, each on its fixed scale."""
 
     over_seeds: BestOf
-    """For new seeds on these tasks."""
+    """Generalises to new seeds on these tasks."""
     over_tasks: BestOf | None
-    """For new tasks like these. With several settings, each task's gain is at the setting that the others choose. None
-    for one task."""
+    """Generalises to new tasks like these. With several settings, each task is judged at the setting that the other
+    tasks choose. None if there is only one task."""
     by_task: Array  # (tasks,): the mean gain at the settings that the other seeds choose
 
 
 def pooled(differences: Array, *, seed: int = 0) -> Pooled:
     """Judge several tasks together. differences: (settings, seeds, tasks), each task in units of its reference range.
 
-    Settings and tasks that share a seed are one piece of evidence: means over tasks are tested seed by seed, and means
+    Settings and tasks that share a seed are not independent. So means over tasks are tested seed by seed, and means
     over seeds task by task.
     """
     seeds, tasks = differences.shape[1:]
@@ -230,7 +233,7 @@ def pooled(differences: Array, *, seed: int = 0) -> Pooled:
 def seeds_needed(spread: float, effect: float, questions: int = 1) -> int | None:
     """Count the seeds that show a mean difference of `effect` four times out of five, with this spread.
 
-    Two-sided at 5%, corrected for the questions that are asked together; None if the effect is zero.
+    The test is two-sided at 5%, corrected for the number of questions. None if the effect is zero.
     """
     from scipy.stats import norm
 
@@ -271,8 +274,8 @@ def improvement(x: Array, y: Array, confidence: float = 0.95) -> Interval:
 def relative_advantage(score: Array, baseline: Array, floor: Array | float) -> Array:
     """Return the gain as a share of what the baseline gained over random play: (score - baseline) / |baseline - floor|.
 
-    Right for negative scores, where a share of the score itself has the wrong sign: Pong -10 against -15 is
-    better by 5 / |-15 + 20.7| = 88%. Infinite where the baseline is exactly as good as random.
+    It has the right sign for negative scores: on Pong, -10 compared with -15 is better by 5 / |-15 + 20.7| = 88%. It is
+    infinite if the baseline is exactly as good as random play.
     """
     gain = np.asarray(score, dtype=np.float64) - baseline
     gained = np.abs(np.asarray(baseline, dtype=np.float64) - floor)

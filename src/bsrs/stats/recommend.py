@@ -113,21 +113,22 @@ def _words(
     """Return the eta to use, the answer, and the answer with its numbers."""
     label = f"{eta:g}" if isinstance(eta, float | int) else eta
     other = WHEN["final" if by == "training" else "training"]
-    over = f"typical gain over eta = 0 {WHEN[by]} {gain} on {gain.n} held-out seeds, {other} {side}"
-    over += f"; {failures[0]}, {failures[1]} at eta = 0"
+    numbers = f"Typical gain over eta = 0: {WHEN[by]} {gain} on {gain.n} held-out seeds, {other} {side}. "
+    numbers += f"{failures[0]}; at eta = 0, {failures[1]}"
     if gain.verdict == "holds":
         caveats = [f"but it is worse {other}"] if side and side.verdict == "does not hold" else []
         caveats += ["at a risk of failed runs"] if failures[0].bound > failures[1].bound + RISK else []
         words = ", ".join([label, *caveats])
-        return eta, f"use {words}; {failures[0]}", f"use eta = {words}: {over}"
+        return eta, f"use {words}; {failures[0]}", f"use eta = {words}. {numbers}"
     if gain.verdict == "does not hold":
         answer = "keep 0: every other eta is worse"
-        return 0.0, answer, f"{answer}, {label} least clearly: {over}"
+        return 0.0, answer, f"{answer}, {label} least clearly. {numbers}"
     if gain.n < FEWEST_SEEDS:
         few = f"{gain.n} of at least {FEWEST_SEEDS}"
         return 0.0, TOO_FEW, f"{INCONCLUSIVE} ({few}): keep 0; {_format_seeds(more)}"
     seeds = _format_seeds(more)
-    return 0.0, f"keep 0; {seeds}", f"no evidence that any eta helps here: keep 0; {seeds} (eta = {label}: {over})"
+    sentence = f"keep 0: no evidence that any eta helps here; {seeds}. The best was eta = {label}. {numbers}"
+    return 0.0, f"keep 0; {seeds}", sentence
 
 
 def _format_seeds(more: int | None) -> str:

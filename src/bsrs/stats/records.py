@@ -1,4 +1,4 @@
-"""From run folders to arrays: what each run recorded, and the runs that belong together as one series."""
+"""Read runs, and combine those that differ only in the seed into series."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,36 +16,36 @@ from bsrs.store.read import ENDED, RunRecord, read_run, read_runs
 
 
 class Task(NamedTuple):
-    """One algorithm on one env in one sweep: runs of different sweeps may differ in anything."""
+    """One algorithm on one env in one sweep. Runs of different sweeps may differ in any setting."""
 
     sweep: Path
-    """The folder that holds the runs' folders."""
+    """Path to the folder with the run folders."""
     algorithm: str
     env: str
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """The finished runs of one config that differ in the seed, in the order of their seeds: a line in a plot."""
+    """The finished runs of one config, ordered by seed: a line in a plot."""
 
     runs: tuple[RunRecord, ...]
     task: Task
     variant: str
-    """The settings besides eta that differ among the series of its task."""
+    """Settings other than eta that differ between the series of the task."""
     steps: Array  # (steps,)
     curves: Array  # (runs, steps)
-    # What follows is made of these.
+    # The fields below are computed from these.
     config: RunSettings = field(init=False)
-    """Of any of its runs."""
+    """Config of the first run."""
     env: str = field(init=False)
     eta: float | str = field(init=False)
     seeds: tuple[int, ...] = field(init=False)
     diverged: int = field(init=False)
-    """How many of the runs diverged."""
+    """Number of runs that diverged."""
     area: Array = field(init=False)
-    """Mean score over training, (runs,)"""
+    """Mean score over training of each run: (runs,)."""
     final: Array = field(init=False)
-    """Score at the end of training, (runs,)"""
+    """Final score of each run: (runs,)."""
 
     def __post_init__(self) -> None:
         config = self.runs[0].config
@@ -63,11 +63,11 @@ class Series:
 def series_of(runs: Sequence[RunRecord], group_by: Sequence[str] = ()) -> list[Series]:
     """Group the ended runs by config, sorted by task, variant and eta.
 
-    With `group_by`, the sweeps are overlaid: runs that agree in these fields of the config and in eta are one series,
-    whatever folder they are in and whatever else they differ in. A run that is in several folders counts once.
+    With `group_by`, sweeps are overlaid: runs with equal values of these config fields and of eta form one series,
+    whatever folder they are in. A run that is in several folders counts once.
 
-    A diverged run scores as badly as any evaluation of its task in `runs` from where it ended: it must not look good
-    for having been evaluated just before. Failed runs (the software's fault) and unfinished ones do not count.
+    After a run diverges, it counts with the worst score of any evaluation of its task in `runs`. Otherwise it could
+    look good because it was evaluated just before. Failed and unfinished runs do not count.
     """
     tasks: dict[Task, list[RunRecord]] = defaultdict(list)
     for run in {run.config: run for run in reversed(runs)}.values() if group_by else runs:

@@ -19,7 +19,7 @@ MARGIN = 0.05  # of the same range: a difference that does not matter
 
 @dataclass(frozen=True)
 class Reference:
-    """Two scores of one task, known before any run of it is looked at."""
+    """The fixed scale of a task: the score of a random policy and a reference score."""
 
     random: float
     score: float
@@ -27,7 +27,7 @@ class Reference:
 
     @property
     def span(self) -> float:
-        """The range from the random policy's score to the reference."""
+        """Range from the random policy's score to the reference score."""
         return self.score - self.random
 
     def normalised(self, scores: npt.ArrayLike) -> Array:

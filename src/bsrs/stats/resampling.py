@@ -1,4 +1,4 @@
-"""How sure an estimate is: bootstrap-t intervals, never narrower than Student's. Seeds are resampled."""
+"""Confidence intervals: bootstrap-t over seeds, never narrower than Student's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +14,14 @@ NUMBERS_AT_ONCE = 20_000_000
 WIDEST = 3.0
 
 
+def three_digits(number: Array | float, sign: str = "") -> str:
+    """Format a number with three significant digits, or as a whole number from 1,000 on."""
+    return f"{number:{sign}.3g}" if abs(float(number)) < 999.5 else f"{number:{sign},.0f}"
+
+
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and where the truth is thought to lie. Of the shape that the statistic gives."""
+    """An estimate with its confidence interval; all three arrays have the shape of the statistic."""
 
     estimate: Array
     low: Array
@@ -24,15 +29,16 @@ class Interval:
 
     @property
     def known(self) -> bool:
-        """Whether the runs say anything about their spread: one run, or runs that are all equal, do not."""
+        """Whether there is an interval. A single run, or runs that are all equal, have none."""
         return bool(np.isfinite([self.low, self.high]).all())
 
     def within(self, lowest: float, highest: float) -> "Interval":
-        """Cut the ends to a range: a band should not leave the scores that were reached."""
+        """Clip the interval, for example to the range of scores that were reached."""
         return Interval(self.estimate, np.clip(self.low, lowest, highest), np.clip(self.high, lowest, highest))
 
     def __str__(self) -> str:
-        return f"{self.estimate:.4g}" + (f" [{self.low:.4g}, {self.high:.4g}]" if self.known else "")
+        ends = f" [{three_digits(self.low)}, {three_digits(self.high)}]" if self.known else ""
+        return three_digits(self.estimate) + ends
 
 
 def bootstrap(
@@ -40,9 +46,9 @@ def bootstrap(
 ) -> Interval:
     """Estimate `statistic(*samples)`; each sample is (..., runs, tasks), and row i of each belongs to the same seed.
 
-    Seeds are drawn with all that belongs to them: every task and every sample. The bootstrap-t divides what a draw
-    changes by the draw's own standard error (the jackknife's). That holds its level with few runs, where percentiles
-    of the draws do not, and with skewed scores, where Student's t does not; each end is the farther one of the two.
+    Whole seeds are resampled, with all their tasks and samples. The bootstrap-t divides the change in a draw by the
+    draw's own jackknife standard error. It keeps its level with few runs, unlike percentiles, and with skewed scores,
+    unlike Student's t. Each end is the farther one of bootstrap-t and Student's t.
     """
     from scipy.stats import t as student
 

@@ -48,7 +48,7 @@ class RunRecord:
     """finished, diverged, failed, or interrupted."""
     reason: str
     seconds: float | None
-    """Of training; of a population's, the share of one member."""
+    """Training time; for a member of a population, its share."""
     metrics: tuple[dict[str, Any], ...]
     sealed: bool = False
 
@@ -60,12 +60,12 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """How far it came."""
+        """Last recorded step."""
         return max((line["step"] for line in self.metrics), default=0)
 
     @property
     def score(self) -> float | None:
-        """Of the last evaluation."""
+        """Score of the last evaluation, or None."""
         scores = self.trace("score", "eval")[1]
         return float(scores[-1]) if len(scores) else None
 

@@ -1,4 +1,4 @@
-"""The runs of a store at a glance, from their folders, and as tables for pandas and DuckDB."""
+"""List the runs in a folder, and read them as tables for pandas and DuckDB."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run at a glance."""
+    """Summary of one run."""
 
     name: str
     algorithm: str
@@ -39,22 +39,22 @@ class RunStatus:
     step: int
     """Env steps it has so far."""
     score: float | None
-    """Mean raw score of its last evaluation."""
+    """Mean raw score of the last evaluation."""
     state: RunState
     """running: a process holds it; interrupted: none does, and it can be resumed; damaged: it cannot be read."""
     age_s: float
-    """Seconds since something was last recorded."""
+    """Seconds since the last record."""
     reason: str = ""
-    """Why it diverged, failed or cannot be read."""
+    """Why the run diverged, failed or cannot be read."""
     sealed: bool = False
-    """Whether its files were compared with what was written; runs of older versions have no seal."""
+    """Whether the files match their checksums. Runs of older versions have none."""
     config: dict[str, Any] = field(default_factory=dict)
-    """Every setting."""
+    """All settings."""
 
 
 @dataclass(frozen=True)
 class Pulse:
-    """How far an unfinished run is."""
+    """Progress of an unfinished run."""
 
     step: int
     score: float | None

@@ -1,4 +1,4 @@
-"""Exact theory on tables: MDPs, operators, solvers, limits, sampled learning."""
+"""Tabular MDPs: operators, solvers, limits of eta, and sampled learning."""
 
 from bsrs.tabular.grids import GridMap, grid_mdp
 from bsrs.tabular.iterate import Solutions, solve_many

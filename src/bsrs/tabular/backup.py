@@ -1,4 +1,4 @@
-"""The plain Bellman operator on value functions, by SciPy for small tables and by the fused kernels for large ones."""
+"""The Bellman operator on value functions: SciPy for small tables, the fused kernels for large ones."""
 
 import importlib
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LARGE = 200_000
 
 
 def is_large(mdp: MDP) -> bool:
-    """Whether the kernels are to be used."""
+    """Whether to use the kernels."""
     return bool(mdp.transitions.nnz >= LARGE)
 
 
@@ -70,12 +70,12 @@ class Backup:
         if temperature == 0.0 and is_large(mdp):
             self.kernels = importlib.import_module("bsrs.tabular.kernels")  # here, because numba takes its time
             self.kernels.set_threads(threads)
-        # Anderson's method keeps most: six points of three value functions each, and as much in passing.
+        # Anderson's method needs the most: six points of three value functions each, and as much again for a while.
         require(36 * mdp.n_states * self.dtype.itemsize + 2 * mdp.rewards.nbytes, f"solving {mdp.n_states:,} states")
 
     @cached_property
     def table(self) -> Any:
-        """The MDP as the kernels want it."""
+        """The MDP in the layout of the kernels."""
         return self.kernels.compact(self.mdp, self.dtype)
 
     def __call__(self, value: Floats, trail: Trail = None) -> Point:
@@ -85,7 +85,10 @@ class Backup:
     def apply(
         self, value: Floats, out: Floats, *, omega: float = 1.0, policy: Ints | None = None
     ) -> tuple[float, float]:
-        """out = value + omega (B value - value); the range of B value - value. Greedy actions go to `policy`."""
+        """Set out = value + omega (B value - value) and return the range of B value - value.
+
+        Greedy actions are written to `policy`.
+        """
         if self.kernels:
             low, high = self.kernels.back_up(self.table, self.gamma, value, out, omega=omega, policy=policy)
             return low, high
@@ -95,7 +98,7 @@ class Backup:
         return _relax(value, state_value(q, self.temperature), omega, out)
 
     def q(self, value: Floats) -> Floats:
-        """(S, A) r + gamma E value(s')."""
+        """Return r + gamma E value(s'), (S, A)."""
         if self.kernels:
             q = np.empty(self.mdp.rewards.shape, dtype=self.dtype)
             self.kernels.action_values(self.table, self.gamma, value, q)
@@ -103,7 +106,7 @@ class Backup:
         return np.asarray(self.mdp.rewards + self.gamma * expected_next(self.mdp, value), dtype=self.dtype)
 
     def first_value(self, init: Floats | None) -> Floats:
-        """(S,) the value function of a first Q, or zero."""
+        """Return the value function of a first Q, or zero, (S,)."""
         if init is None:
             return np.zeros(self.mdp.n_states, dtype=self.dtype)
         return state_value(init, self.temperature).astype(self.dtype)
@@ -114,7 +117,7 @@ PolicyOperator = Callable[[Floats, Floats, float], tuple[float, float]]
 
 
 def policy_operator(backup: Backup, policy: Ints) -> PolicyOperator:
-    """T of one policy: the operator without the maximum, on S rows instead of S * A."""
+    """Return the operator T of one policy, which has no maximum and reads S rows instead of S * A."""
     if backup.temperature != 0.0:
         raise BadInput("policy iteration takes the hard maximum; expected temperature 0")
     if backup.kernels:

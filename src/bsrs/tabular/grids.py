@@ -39,13 +39,13 @@ ARROWS = "↑→↓←"
 
 @dataclass(frozen=True, eq=False)
 class GridMap:
-    """A rectangle of cells. Every cell but a wall is a state, numbered row by row."""
+    """A rectangle of cells. Every cell except a wall is a state, numbered row by row."""
 
     cells: npt.NDArray[np.str_]  # (height, width) of letters
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From rows of letters, separated by white space; `grid_mdp` says what they mean."""
+        """Parse rows of letters separated by white space. `grid_mdp` lists the letters."""
         rows = text.split()
         if not rows:
             raise BadInput("the map is empty; expected rows of the letters F, S, G and W")
@@ -59,7 +59,7 @@ class GridMap:
 
     @classmethod
     def open(cls, height: int, width: int) -> Self:
-        """No walls: the start in one corner, the goal in the opposite one."""
+        """Create a map without walls, with the start in one corner and the goal in the opposite one."""
         if height < 1 or width < 1 or height * width < 2:
             raise BadInput(f"an open map of {height}x{width} has no room; expected at least two cells")
         require_table(height * width, len(MOVES), 1)
@@ -69,7 +69,7 @@ class GridMap:
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """By name (`paper`), by size (`20x20`, open), from a text file, or the rows themselves (`"SFF FFG"`)."""
+        """Look up a name (`paper`), a size (`20x20`), a text file, or parse rows of letters (`"SFF FFG"`)."""
         height, _, width = name.partition("x")
         if height.isdigit() and width.isdigit():
             return cls.open(int(height), int(width))
@@ -94,15 +94,15 @@ class GridMap:
         return int(self.is_state.sum())
 
     def states_of(self, letters: str) -> Ints:
-        """The states whose cells bear one of these letters."""
+        """Return the states whose cells have one of these letters."""
         return np.flatnonzero(np.isin(self.cells[self.is_state], list(letters)))
 
     def rewards(self) -> Floats:
-        """(S,) what an action in each state earns."""
+        """Return the reward of an action in each state, (S,)."""
         return np.array([REWARDS.get(letter, 0.0) for letter in self.cells[self.is_state]])
 
     def neighbours(self) -> Ints:
-        """(S, 4) the state that each move leads to; a wall or the edge leaves the state as it is."""
+        """Return the next state of each move, (S, 4). Moves into walls or edges stay in place."""
         numbers = np.full(self.cells.shape, -1, dtype=np.int32)
         numbers[self.is_state] = np.arange(self.n_states, dtype=np.int32)
         rows, columns = np.nonzero(self.is_state)
@@ -116,7 +116,7 @@ class GridMap:
         return targets
 
     def policy_text(self, policy: Ints) -> str:
-        """The map with an arrow for the policy's move in every state but goals and pits."""
+        """Draw the map with an arrow for the policy's move in every state except goals and pits."""
         text = self.cells.copy()
         text[self.is_state] = [ARROWS[action] for action in policy]
         keep = np.isin(self.cells, ["W", "G", "P"])
@@ -131,11 +131,16 @@ def grid_mdp(
     goal: Goal = "loop",
     random_rewards: int | None = None,
 ) -> MDP:
-    """Four moves on a map, given by name, size, file or its rows of letters, as in `grid_mdp("SFF FWG")`.
+    """Create the MDP of a map with four moves, for example `grid_mdp("SFF FWG")`.
 
-    Every action in a goal (G) earns 1, in a pit (P) -1, after which it loops, terminates, or resets to the start;
-    the digits 1 to 9 are cells that earn +0.1 to +0.9, the letters a to i -0.1 to -0.9. With probability `slip` a move
-    goes to one of its two sides instead. `random_rewards`, a seed, replaces all rewards with uniform ones.
+    Letters are F (free), S (start), W (wall), G (goal, every action earns 1), P (pit, -1), the digits 1 to 9 (+0.1 to
+    +0.9) and the letters a to i (-0.1 to -0.9).
+
+    Args:
+        grid: A `GridMap`, or a name, size, text file or rows of letters as in `GridMap.named`.
+        slip: Probability that a move goes to one of its two sides instead.
+        goal: What follows an action in a goal or pit: "loop", "terminate", or "reset" to the start.
+        random_rewards: A seed. Replaces all rewards with uniform random ones.
     """
     grid = GridMap.named(grid) if isinstance(grid, str) else grid
     if not 0.0 <= slip <= 1.0:

@@ -26,7 +26,7 @@ DIVERGENCE = 1e8
 
 @dataclass(frozen=True, eq=False)
 class Solutions:
-    """The ends of K iterations that ran side by side."""
+    """The results of K iterations that ran together."""
 
     q: Floats  # (K, S, A)
     applications: Ints  # (K,)
@@ -46,7 +46,7 @@ def solve_many(
     dtype: Any = np.float64,
     watch: Watch | None = None,
 ) -> Solutions:
-    """K iterations at once: `eta` is (K,) or (K, S), `init` is (K, S, A). Each one stops on its own."""
+    """Run K iterations together. `eta` is (K,) or (K, S), `init` is (K, S, A). Each stops when it has converged."""
     check_gamma(gamma)
     first = np.asarray(init)
     scales = np.asarray(eta, dtype=np.float64)

@@ -43,7 +43,7 @@ class Table:
         return sum(part.nbytes for part in parts if part is not None)
 
     def layout(self) -> tuple[Any, ...]:
-        """The arguments by which a kernel knows the table.
+        """Return the table as the kernels' arguments.
 
         The number of actions and the width go in as the lengths of tuples: to numba a tuple's length is part of its
         type, so the inner loops are compiled for it and unrolled, which doubles the speed on narrow rows.
@@ -59,7 +59,7 @@ class Table:
 
 
 def compact(mdp: MDP, dtype: Any = np.float64) -> Table:
-    """The MDP as a table for the kernels; shares the MDP's arrays where it can."""
+    """Lay an MDP out for the kernels, in the MDP's own arrays where possible."""
     rows = mdp.transitions
     lengths = np.diff(rows.indptr)
     width = int(lengths.max(initial=1))
@@ -83,7 +83,7 @@ def compact(mdp: MDP, dtype: Any = np.float64) -> Table:
 
 
 def set_threads(threads: int | None) -> int:
-    """Use this many threads (all that there are, if None); the number that is now in use."""
+    """Use this many threads, or all if None, and return the number in use."""
     if threads is not None:
         numba.set_num_threads(max(1, min(threads, numba.config.NUMBA_NUM_THREADS)))
     return int(numba.get_num_threads())
@@ -92,9 +92,9 @@ def set_threads(threads: int | None) -> int:
 def back_up(
     table: Table, gamma: float, value: Floats, out: Floats, *, omega: float = 1.0, policy: Ints | None = None
 ) -> tuple[float, float]:
-    """out = value + omega (B value - value); returns the least and the greatest entry of B value - value.
+    """Set out = value + omega (B value - value) and return the least and the greatest entry of B value - value.
 
-    If `policy` is given, the first best action of every state is written into it.
+    The first best action of every state is written to `policy`.
     """
     low, high = np.empty((2, numba.get_num_threads()), dtype=table.rewards.dtype)  # one block of states per thread
     number = value.dtype.type
@@ -103,12 +103,12 @@ def back_up(
 
 
 def action_values(table: Table, gamma: float, value: Floats, q: Floats) -> None:
-    """q = r + gamma E value(s'), (S, A)."""
+    """Set q = r + gamma E value(s'), (S, A)."""
     _action_values(*table.layout(), value.dtype.type(gamma), value, q)
 
 
 def restrict(table: Table, policy: Ints) -> Table:
-    """The chain of a policy as a table with one action."""
+    """Return the Markov chain of a policy as a table with one action."""
     rows = np.arange(table.n_states) * table.n_actions + policy
     if table.pointers is None:
         pointers = None
@@ -178,7 +178,7 @@ def _action_values(columns, weights, rewards, pointers, actions, widths, gamma, 
 
 @njit(parallel=True, cache=True, nogil=True)
 def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyped-def]
-    """Rows filled up with probability zero of staying where one is: a state whose value is available anyway."""
+    """Fill rows up with probability zero of staying in the same state, whose value is in the cache anyway."""
     n_rows = len(pointers) - 1
     new_columns, new_weights = np.empty(n_rows * width, dtype=np.uint32), np.zeros(n_rows * width)
     for row in prange(n_rows):
@@ -191,6 +191,6 @@ def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyp
 
 @njit(parallel=True, cache=True, nogil=True)
 def copy(source, target):  # type: ignore[no-untyped-def]
-    """Nothing but moving memory: the yardstick of the other kernels."""
+    """Copy in parallel: the memory bandwidth that the other kernels are compared with."""
     for i in prange(source.size):
         target[i] = source[i]

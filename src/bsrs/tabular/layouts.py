@@ -1,4 +1,4 @@
-"""Transition arrays as people have them, brought into the one form that everything here streams through."""
+"""Convert transition arrays of any usual layout to the one that the operators use, if it fits into memory."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ Layout = Literal["SAS", "ASS"]
 
 
 def compressed_rows(matrix: Any) -> sparse.csr_array:
-    """Compressed rows with 32-bit indices, duplicates summed: the form that the operators stream through."""
+    """Return compressed rows with 32-bit indices and duplicates summed."""
     rows = sparse.csr_array(matrix)
     rows.sum_duplicates()
     rows.indices = rows.indices.astype(np.int32, copy=False)
@@ -25,12 +25,12 @@ def compressed_rows(matrix: Any) -> sparse.csr_array:
 
 
 def canonical(transitions: Any, rewards: Any, layout: Layout | None = None) -> tuple[sparse.csr_array, Floats]:
-    """(S * A, S) rows of probabilities, state by state, and (S, A) expected rewards."""
+    """Return the rows of probabilities, (S * A, S), state by state, and the expected rewards, (S, A)."""
     if layout is not None and layout not in get_args(Layout):
         raise unknown("layout", layout, get_args(Layout))
     stacked, shape = _stacked(transitions, "transitions")
     given, reward_shape = _stacked(rewards, "rewards")
-    layout = layout or (_told_apart(shape) if len(shape) == 3 else "SAS")
+    layout = layout or (_layout_of(shape) if len(shape) == 3 else "SAS")
     n_states, n_actions = _sizes(shape, reward_shape, layout)
     # action by action, row a * S + s has to become row s * A + a
     order = None if layout == "SAS" else np.arange(n_states * n_actions).reshape(n_actions, n_states).T.ravel()
@@ -54,7 +54,7 @@ def canonical(transitions: Any, rewards: Any, layout: Layout | None = None) -> t
 
 
 def _sizes(shape: tuple[int, ...], reward_shape: tuple[int, ...], layout: Layout) -> tuple[int, int]:
-    """How many states and actions the transitions have."""
+    """Return the numbers of states and actions."""
     n_states = shape[-1]
     n_actions = int(np.prod(shape[:-1])) // n_states
     wanted: tuple[int, ...] = (n_states, n_actions, n_states) if layout == "SAS" else (n_actions, n_states, n_states)
@@ -68,7 +68,7 @@ def _sizes(shape: tuple[int, ...], reward_shape: tuple[int, ...], layout: Layout
     return n_states, n_actions
 
 
-def _told_apart(shape: tuple[int, ...]) -> Layout:
+def _layout_of(shape: tuple[int, ...]) -> Layout:
     if shape[1] == shape[2] != shape[0]:
         return "ASS"
     if shape[0] == shape[2] != shape[1] or shape == (1, 1, 1):
@@ -81,7 +81,7 @@ def _told_apart(shape: tuple[int, ...]) -> Layout:
 
 
 def _stacked(array: Any, what: str) -> tuple[Any, tuple[int, ...]]:
-    """The array with its leading axes made one, and its own shape."""
+    """Return the array with its leading axes merged, and its shape before."""
     if isinstance(array, (list, tuple)) and any(sparse.issparse(part) for part in array):
         shapes = {part.shape for part in array}
         if len(shapes) != 1:
@@ -105,14 +105,14 @@ def _dense(array: Any) -> Floats:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Refusing what cannot fit: a table's size is known before any of it is allocated.
+# Memory: a table's size is known before any of it is allocated.
 
-# What the table itself may take of the free memory; the rest is for what the system and other programs need.
+# The share of the free memory that a table may take; the system and other programs need the rest.
 USABLE = 0.9
 
 
 def free_bytes() -> int:
-    """Memory that can be had without swapping."""
+    """Return the memory that is free without swapping."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

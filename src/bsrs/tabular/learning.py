@@ -1,7 +1,7 @@
 """Sampled learning on tables: Q-learning, SARSA(0) and TD(0), with any potential and any shape-scale.
 
-K runs (etas x seeds) advance together as one vectorised computation; each draws only from its own seed's stream, so
-a run does not change with its company, and runs that share a seed see the same randomness whatever their eta.
+K runs (etas x seeds) advance together as one vectorised computation. Each draws only from its own seed's stream, so a
+run does not depend on the others, and runs with the same seed see the same randomness at every eta.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ CHUNK = 512
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """One step of K runs side by side; every field is (K,)."""
+    """One step of K runs. Every field is (K,)."""
 
     state: Ints
     action: Ints
@@ -37,7 +37,7 @@ class Transition:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What K runs learned, and how the error and the reward went on the way."""
+    """The result of K runs, with the error and the reward during learning."""
 
     q: Floats  # (K, S, A)
     steps: Ints  # (R,) when a record was taken
@@ -47,7 +47,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class LearnedValue:
-    """What K runs of TD(0) learned of one policy's value."""
+    """The result of K runs of TD(0)."""
 
     value: Floats  # (K, S)
     steps: Ints
@@ -69,10 +69,10 @@ def learn(
     reference: Floats | None = None,
     record_every: int = 100,
 ) -> Learned:
-    """K = len(seeds) runs with an epsilon-greedy policy. `Shaping(Constant(etas))` gives each run its own eta, (K,).
+    """Learn with Q-learning or SARSA in K = len(seeds) runs with an epsilon-greedy policy.
 
-    Episodes begin in the MDP's start distribution and are cut after `episode_steps` steps, which is a time limit and
-    not a termination: the value beyond it counts.
+    `Shaping(Constant(etas))` gives each run its own eta, (K,). Episodes start in the MDP's start distribution. They are
+    truncated after `episode_steps` steps, and values bootstrap there.
     """
     check_gamma(gamma)
     shaping = shaping or Shaping(0.0)
@@ -112,7 +112,7 @@ def learn_value(
     reference: Floats | None = None,
     record_every: int = 100,
 ) -> LearnedValue:
-    """TD(0): the value of a fixed policy, (S, A) probabilities, from samples."""
+    """Learn the value of a fixed policy, (S, A) probabilities, with TD(0)."""
     check_gamma(gamma)
     if policy.shape != mdp.rewards.shape or not np.allclose(policy.sum(axis=1), 1.0):
         raise BadInput(f"policy has shape {policy.shape}; expected {mdp.rewards.shape} with rows that sum to 1")
@@ -147,10 +147,10 @@ def action_target(
     epsilon: float = 0.0,
     step: int = 0,
 ) -> Floats:
-    """(K,) what Q(s, a) is moved towards: the shaped reward and the discounted value of the next state.
+    """Return the target of Q(s, a), (K,): the shaped reward plus the discounted value of the next state.
 
-    The potential's V is the value of the policy that the rule learns about: the greedy one's maximum for
-    Q-learning, the epsilon-greedy one's mean for SARSA.
+    V of the potential is the value of the policy that is learned: the maximum of Q for Q-learning, and the mean of Q
+    under the epsilon-greedy policy for SARSA.
     """
     runs = np.arange(len(q))
     here, there = q[runs, move.state], q[runs, move.next_state]
@@ -165,7 +165,7 @@ def action_target(
 
 
 def value_target(value: Floats, move: Transition, gamma: float, shaping: Shaping, step: int = 0) -> Floats:
-    """(K,) what V(s) is moved towards by TD(0)."""
+    """Return the TD(0) target of V(s), (K,)."""
     runs = np.arange(len(value))
     here, there = value[runs, move.state], value[runs, move.next_state]
     return cast(Floats, _shape(shaping, move, here, there, gamma, step) + gamma * ~move.terminated * there)

@@ -1,4 +1,4 @@
-"""A finite Markov decision process as one validated, sparse value."""
+"""Finite Markov decision processes, validated and sparse."""
 
 import json
 import zipfile
@@ -24,15 +24,18 @@ ROW_SUM_TOLERANCE = 1e-8
 
 @dataclass(frozen=True, eq=False, init=False)
 class MDP:
-    """S states, A actions: `MDP(transitions, rewards)`, from dense or sparse arrays.
+    """A finite MDP with S states and A actions, from dense or sparse arrays: `MDP(transitions, rewards)`.
 
-    `transitions` are probabilities of the next state: (S, A, S), (A, S, S), or (S * A, S) with row `s * A + a` for
-    each state and action; a list of matrices works too. Three axes are distinguished by their lengths, or by `layout`:
-    "SAS" or "ASS". `rewards` are (S, A), (S,), or of the transitions' shape if they depend on the next state.
+    A row of `transitions` sums to one, or to zero if the step ends the episode. If a step ends it only sometimes, pass
+    `terminates`. The MDP is stored as one sparse matrix, (S * A, S), and expected rewards r(s, a).
 
-    A row sums to one, or to zero: then the step ends the episode. Where a step ends it only sometimes, give
-    `terminates`, the probability of that for each state and action. `start` is the distribution of the first state
-    (uniform if it is not given). Held as one sparse matrix, (S * A, S), and expected rewards r(s, a).
+    Args:
+        transitions: Probabilities of the next state: (S, A, S), (A, S, S), (S * A, S) with row `s * A + a` for each
+            state and action, or a list of matrices.
+        rewards: (S, A), (S,), or the shape of the transitions if rewards depend on the next state.
+        terminates: Probability that a step ends the episode, (S, A).
+        start: Distribution of the first state, (S,). The default is uniform.
+        layout: "SAS" or "ASS", if the lengths of the three axes are ambiguous.
     """
 
     transitions: sparse.csr_array  # (S * A, S)
@@ -77,30 +80,30 @@ class MDP:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the table takes."""
+        """Memory of the table in bytes."""
         p = self.transitions
         parts = [p.data, p.indices, p.indptr, self.rewards, self.terminates, self.start]
         return sum(part.nbytes for part in parts if part is not None)
 
     @cached_property
     def may_end(self) -> bool:
-        """Whether some step can end the episode. Rows are summed, for one may end and still store a zero."""
+        """Whether any step can end the episode."""
         if self.terminates is not None and self.terminates.any():
             return True
         return bool((self.transitions.sum(axis=1) < 0.5).any())
 
     def start_distribution(self) -> Floats:
-        """(S,) probabilities of the first state."""
+        """Return the probabilities of the first state, (S,)."""
         return np.full(self.n_states, 1.0 / self.n_states) if self.start is None else self.start
 
     def termination(self) -> Floats:
-        """(S, A) probability that a step ends the episode."""
+        """Return the probability that a step ends the episode, (S, A)."""
         if self.terminates is not None:
             return self.terminates
         return np.asarray(1.0 - self.transitions.sum(axis=1)).reshape(self.rewards.shape).round(8)
 
     def chain(self, policy: Ints | Floats) -> sparse.csr_array:
-        """(S, S) transition matrix of the Markov chain that a policy makes: (S,) actions, or (S, A) probabilities."""
+        """Return the transition matrix under a policy, (S, S). The policy is (S,) actions or (S, A) probabilities."""
         if policy.ndim == 1:
             return self.transitions[np.arange(self.n_states) * self.n_actions + policy.astype(np.int64)]
         pointers = np.arange(0, policy.size + 1, self.n_actions)
@@ -110,7 +113,7 @@ class MDP:
 
     @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> Self:
-        """From a toy-text env (FrozenLake, CliffWalking, Taxi): its id or the env itself, anything with a table `P`."""
+        """Read a toy-text env (FrozenLake, CliffWalking, Taxi), by its id or as an object with a table `P`."""
         table, start = _gymnasium_table(env, options)
         n_states, n_actions = len(table), len(table[0])
         rows, columns, probabilities = [], [], []
@@ -133,7 +136,7 @@ class MDP:
 
     @classmethod
     def garnet(cls, n_states: int, n_actions: int, branching: int, *, seed: int) -> Self:
-        """A random MDP: each state and action leads to `branching` random states; rewards are standard normal."""
+        """Draw a random MDP: each state and action leads to `branching` states, and rewards are standard normal."""
         if not 1 <= branching <= n_states:
             raise BadInput(f"branching is {branching}; expected 1 to {n_states}, the number of states")
         require_table(n_states, n_actions, branching)

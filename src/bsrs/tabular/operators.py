@@ -1,4 +1,4 @@
-"""The Bellman operators, plain and self-shaped, hard and soft, on exact tables.
+"""Bellman operators on tables, with and without shaping, with the maximum or the soft maximum.
 
 Arrays may carry a trailing batch axis K (many etas and initialisations at once): values (S,) or (S, K),
 action values (S, A) or (S, A, K). Trailing, because the K numbers of a state then lie side by side in memory.
@@ -16,29 +16,29 @@ from bsrs.tabular.mdp import MDP, Floats, Ints
 
 
 def state_value(q: Floats, temperature: float = 0.0) -> Floats:
-    """V from Q: the maximum over actions or, at a positive temperature, its soft (entropy-regularised) version."""
+    """Return V from Q: the maximum over actions, or the soft maximum at a positive temperature."""
     if temperature == 0.0:
         return cast(Floats, q.max(axis=1))
     return cast(Floats, temperature * logsumexp(q / temperature, axis=1))
 
 
 def greedy_policy(q: Floats) -> Ints:
-    """The first best action of every state."""
+    """Return the first best action of each state."""
     return cast(Ints, q.argmax(axis=1))
 
 
 def expected_next(mdp: MDP, value: Floats) -> Floats:
-    """E[value(s')] for every state and action; what lies beyond termination counts as zero."""
+    """Return E[value(s')] for each state and action. The value after termination is zero."""
     return cast(Floats, (mdp.transitions @ value).reshape(mdp.n_states, mdp.n_actions, *value.shape[1:]))
 
 
 def bellman(mdp: MDP, gamma: float, q: Floats, *, temperature: float = 0.0) -> Floats:
-    """The plain operator: r + gamma E V(s')."""
+    """Apply the Bellman operator: r + gamma E V(s')."""
     return _rewards(mdp, q) + gamma * expected_next(mdp, state_value(q, temperature))
 
 
 def shaped_bellman(mdp: MDP, gamma: float, q: Floats, eta: npt.ArrayLike, *, temperature: float = 0.0) -> Floats:
-    """The self-shaped operator of the paper's theorem: the plain one on rewards shaped by eta times V itself.
+    """Apply the paper's self-shaped operator: the Bellman operator on rewards shaped by eta * V.
 
     `eta` is a number, one per state (S,), or, with a batch axis on `q`, anything that broadcasts to (S, K).
     """
@@ -55,9 +55,9 @@ def shaped_bellman(mdp: MDP, gamma: float, q: Floats, eta: npt.ArrayLike, *, tem
 
 
 def relaxed_bellman(mdp: MDP, gamma: float, value: Floats, eta: npt.ArrayLike, *, temperature: float = 0.0) -> Floats:
-    """The same step in the coordinates U = (1 + eta) V: U + (1 + eta) (B U - U), over-relaxed value iteration.
+    """Apply the self-shaped operator to U = (1 + eta) V: U + (1 + eta) (B U - U), or over-relaxed value iteration.
 
-    The fixed point is the optimal value whatever eta is, so eta may change from step to step.
+    The fixed point is the optimal value for every eta, so eta may change from step to step.
     """
     backed_up = state_value(mdp_rewards(mdp, value) + gamma * expected_next(mdp, value), temperature)
     return cast(Floats, value + (1.0 + _scale(eta, value)) * (backed_up - value))

@@ -1,4 +1,4 @@
-"""Small tables in one compiled call: on a 7x7 grid the way into and out of each step costs more than the step.
+"""Solve small tables in one compiled call: on a 7x7 grid, calling a step from Python costs more than the step.
 
 `solve_small` is `policy_iteration.modified_policy_iteration` for one thread, without a progress line.
 """
@@ -19,7 +19,7 @@ _plan_sweeps = njit(cache=True)(mpi.plan_sweeps)
 def solve_small(
     mdp: MDP, gamma: float, value: Floats, *, omega: float, tol: float, max_steps: int, most_sweeps: int
 ) -> tuple[Floats, Floats, Ints, Floats, int]:
-    """(Q, V, policy, half widths, sweeps) of relaxed modified policy iteration from `value`."""
+    """Return (Q, V, policy, half widths, sweeps) of relaxed modified policy iteration from `value`."""
     rows = mdp.transitions
     table = (rows.data, rows.indices, rows.indptr, mdp.rewards)
     found: Any = _solve(*table, gamma, omega, value, mdp.may_end, tol, max_steps, most_sweeps)
@@ -36,9 +36,7 @@ def _solve(  # type: ignore[no-untyped-def]
     policy, residuals = np.zeros(n_states, dtype=np.int64), np.empty(64)
     plan, step, sweeps, used, swept, before = FIRST_PLAN, 0, 0, 0, 0.0, 1.0
     while True:
-        low, high = _maximise(weights, columns, pointers, rewards, gamma, first_omega, value, out, policy)
-        if may_end:
-            low, high = min(low, 0.0), max(high, 0.0)
+        low, high = _step(weights, columns, pointers, rewards, gamma, first_omega, value, out, policy, False, may_end)
         after = (high - low) / 2
         if step == len(residuals):
             residuals = np.concatenate((residuals, np.empty(step)))
@@ -50,9 +48,7 @@ def _solve(  # type: ignore[no-untyped-def]
         plan = _plan_sweeps(plan, n_actions, most_sweeps, step, before, after, swept, used)
         before, used = after, 0
         while used < plan[0] and (used == 0 or swept >= max(SHRINK * before, tol / 2)):
-            low, high = _sweep(weights, columns, pointers, rewards, gamma, omega, value, out, policy)
-            if may_end:
-                low, high = min(low, 0.0), max(high, 0.0)
+            low, high = _step(weights, columns, pointers, rewards, gamma, omega, value, out, policy, True, may_end)
             value, out, used, swept = out, value, used + 1, (high - low) / 2
         sweeps += used
         if not may_end and (high - low) / 2 > ROUNDING * np.abs(value).max():
@@ -71,26 +67,17 @@ def _q(weights, columns, pointers, rewards, gamma, value, s, a):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def _maximise(weights, columns, pointers, rewards, gamma, omega, value, out, policy):  # type: ignore[no-untyped-def]
-    low, high = np.inf, -np.inf
+def _step(weights, columns, pointers, rewards, gamma, omega, value, out, policy, follow, may_end):  # type: ignore[no-untyped-def]
+    """Apply the operator of the policy (`follow`), or the maximum, which becomes the policy; the residual's range."""
+    low, high = (0.0, 0.0) if may_end else (np.inf, -np.inf)
     for s in range(len(value)):
-        best, action = -np.inf, 0
-        for a in range(rewards.shape[1]):
+        best, action = -np.inf, policy[s]
+        for a in range(policy[s], policy[s] + 1) if follow else range(rewards.shape[1]):
             q = _q(weights, columns, pointers, rewards, gamma, value, s, a)
             if q > best:
                 best, action = q, a
         change = best - value[s]
         out[s], policy[s] = value[s] + omega * change, action
-        low, high = min(low, change), max(high, change)
-    return low, high
-
-
-@njit(cache=True, nogil=True)
-def _sweep(weights, columns, pointers, rewards, gamma, omega, value, out, policy):  # type: ignore[no-untyped-def]
-    low, high = np.inf, -np.inf
-    for s in range(len(value)):
-        change = _q(weights, columns, pointers, rewards, gamma, value, s, policy[s]) - value[s]
-        out[s] = value[s] + omega * change
         low, high = min(low, change), max(high, change)
     return low, high
 

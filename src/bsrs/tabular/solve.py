@@ -1,4 +1,4 @@
-"""Solving a table: the front door to all solvers."""
+"""Solve tabular MDPs."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
@@ -20,7 +20,7 @@ TOL = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver found, and how it got there."""
+    """The result of a solver."""
 
     q: Floats  # (S, A) fixed point of the operator that was iterated: shaped, if eta is not zero
     value: Floats  # (S,) its maximum over actions
@@ -36,12 +36,12 @@ class Solution:
 
     @property
     def work(self) -> float:
-        """Applications, and sweeps by the rows that they read: what compares with plain iteration's applications."""
+        """Work in units of one iteration: iterations, plus sweeps in proportion to the rows they read."""
         return float(self.applications + self.sweeps / self.q.shape[1])
 
     @property
     def optimal_value(self) -> Floats:
-        """(S,) the value in the unshaped problem, (1 + eta) times the shaped one."""
+        """Value in the unshaped problem, (S,): 1 + eta times the shaped one."""
         return (1.0 + np.asarray(self.eta)) * self.value
 
 
@@ -60,14 +60,24 @@ def solve(
     threads: int | None = None,
     watch: Watch | None = None,
 ) -> Solution:
-    """Solve the table to a residual of `tol`, by default 1e-6, or a millionth of the largest reward if that is below 1.
+    """Solve a tabular MDP.
 
-    `method="iterate"` applies the self-shaped operator with `eta`: a number or one per state, which is the paper's
-    iteration, stopped when two Q tables (of a large table, two value functions) differ by less than `tol` in
-    the sup-norm; or the name of a rule that chooses it in every step (`aitken`, `aitken-states`, `anderson` with its
-    `memory`, `spectral`; see `adaptive`).
-    `midrange` and `mpi` are the solvers for large tables (see `policy_iteration`), and `auto` picks by size and
-    structure; `Solution.method` says what. `init` is the first Q, (S, A) or a number (default zero).
+    Args:
+        mdp: The table.
+        gamma: Discount factor, in [0, 1).
+        eta: A number, one number per state, or a rule that chooses eta in every step: `aitken`, `aitken-states`,
+            `anderson` or `spectral`. Used by `method="iterate"`.
+        method: `iterate` is the paper's iteration with the self-shaped operator. `midrange` and `mpi` are for large
+            tables. `auto` chooses between them; `Solution.method` has the choice.
+        init: First Q table, (S, A) or a number. The default is zero.
+        tol: Stop when two Q tables (for large tables, two value functions) differ by less than this in the sup-norm.
+            The default is 1e-6, or a millionth of the largest reward if that is below 1.
+        max_steps: Give up after this many iterations.
+        temperature: Above 0, use the soft maximum.
+        memory: Number of earlier points that `anderson` combines.
+        dtype: Type of the numbers, for example np.float32.
+        threads: Threads on large tables. The default is all cores.
+        watch: Called with the number of iterations and the residual.
     """
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
@@ -76,28 +86,40 @@ def solve(
     if method == "auto":
         method, eta = _choose(eta, temperature)
     limits: dict[str, Any] = {"tol": tol, "max_steps": max_steps, "watch": watch}
-    if method == "iterate" and is_large(mdp) and temperature == 0.0 and isinstance(eta, (int, float)) and eta > -1:
-        backup = Backup(mdp, gamma, dtype=dtype, threads=threads)
-        found, outcome = relaxed_iteration(backup, backup.first_value(first), eta=float(eta), **limits)
-        plain = _solution(backup, found, method)
-        phi = eta / (1.0 + eta) * found.value
-        return replace(plain, q=plain.q - phi[:, None], value=plain.value - phi, outcome=outcome, eta=float(eta))
-    if method == "iterate" and not isinstance(eta, str):
-        start = np.zeros((1, *mdp.rewards.shape)) if first is None else first[None]
-        scale = np.asarray(eta, dtype=np.float64)
-        batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
-        q, count = batch.q[0], int(batch.applications[0])
-        end = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
-        return Solution(q, state_value(q, temperature), greedy_policy(q), count, *end)
-    if method in ("midrange", "mpi") and temperature == 0.0 and not is_large(mdp) and dtype is np.float64:
+    large = is_large(mdp) and temperature == 0.0
+    relaxed = large and isinstance(eta, (int, float)) and eta > -1
+    if method == "iterate" and not relaxed and not isinstance(eta, str):
+        return _iterate(mdp, gamma, eta, first, temperature, dtype, **limits)
+    if method != "iterate" and temperature == 0.0 and not large and dtype is np.float64:
         return _solve_small(mdp, gamma, method, 1.0 + _one_number(method, eta), first, **limits)
     backup = Backup(mdp, gamma, temperature=temperature, dtype=dtype, threads=threads)
     value = backup.first_value(first)
-    if method == "iterate":
-        rule = cast(str, eta)
-        return _solution(backup, accelerate(backup, value, rule, memory=memory, **limits), rule)
-    run = midrange if method == "midrange" else modified_policy_iteration
-    return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
+    if method != "iterate":
+        run = midrange if method == "midrange" else modified_policy_iteration
+        return _solution(backup, run(backup, value, eta=_one_number(method, eta), **limits), method)
+    if isinstance(eta, str):
+        return _solution(backup, accelerate(backup, value, eta, memory=memory, **limits), eta)
+    return _iterate_large(backup, value, float(cast(float, eta)), **limits)
+
+
+def _iterate(
+    mdp: MDP, gamma: float, eta: npt.ArrayLike, init: Floats | None, temperature: float, dtype: Any, **limits: Any
+) -> Solution:
+    """Apply the self-shaped operator, as one of the tables that `solve_many` takes side by side."""
+    start = np.zeros((1, *mdp.rewards.shape)) if init is None else init[None]
+    scale = np.asarray(eta, dtype=np.float64)
+    batch = solve_many(mdp, gamma, eta=scale[None], init=start, temperature=temperature, dtype=dtype, **limits)
+    q, count = batch.q[0], int(batch.applications[0])
+    end = batch.residuals[:count, 0], batch.outcomes[0], float(scale) if scale.ndim == 0 else scale, gamma
+    return Solution(q, state_value(q, temperature), greedy_policy(q), count, *end)
+
+
+def _iterate_large(backup: Backup, value: Floats, eta: float, **limits: Any) -> Solution:
+    """The same as over-relaxed value iteration; at the end the potential is taken off again."""
+    found, outcome = relaxed_iteration(backup, value, eta=eta, **limits)
+    plain = _solution(backup, found, "iterate")
+    phi = eta / (1.0 + eta) * found.value
+    return replace(plain, q=plain.q - phi[:, None], value=plain.value - phi, outcome=outcome, eta=eta)
 
 
 def _checked_tol(tol: float | None, dtype: Any, mdp: MDP, gamma: float) -> float:

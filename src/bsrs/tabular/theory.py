@@ -1,4 +1,4 @@
-"""What can be said about eta before anything is learned: ranges, limits, fixed points.
+"""Limits of eta, fixed points and the best constant eta, computed before anything is learned.
 
 Everything spectral follows from one fact. In the coordinates U = (1 + eta) V, BSRS is value iteration relaxed by
 omega = 1 + eta. Near the fixed point an error along the eigenvalue lam of the optimal policy's chain is multiplied
@@ -29,20 +29,20 @@ MOST_ENTRIES = 2_000_000
 
 
 def proven_range(gamma: float) -> tuple[float, float]:
-    """The open interval of eta in which the paper proves that the shaped operator contracts."""
+    """Return the open interval of eta for which the paper proves a contraction."""
     check_gamma(gamma)
     return -1.0, (1.0 - gamma) / (1.0 + gamma)
 
 
 def contraction_factor(eta: npt.ArrayLike, gamma: float) -> float:
-    """|eta| + gamma |1 + eta|: the least shrinking of a step, in the sup-norm of Q; for eta(s), at worst."""
+    """Return |eta| + gamma |1 + eta|, an upper bound on the contraction factor in the sup-norm of Q."""
     scale = np.asarray(eta, dtype=np.float64)
     return float(np.abs(scale).max() + check_gamma(gamma) * np.abs(1.0 + scale).max())
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """Where BSRS ends: Q_inf, V_inf and the potential Phi_inf, from the unshaped optimum."""
+    """The fixed point of BSRS: Q_inf, V_inf and the potential Phi_inf."""
 
     q: Floats
     value: Floats
@@ -50,7 +50,10 @@ class FixedPoint:
 
 
 def fixed_point(optimal_q: Floats, eta: npt.ArrayLike, *, temperature: float = 0.0) -> FixedPoint:
-    """Q_0 - Phi_inf, V_0 / (1 + eta), Phi_inf = eta / (1 + eta) V_0 (the paper's proof; its statement lacks eta)."""
+    """Compute the fixed point from the unshaped optimum, as in the paper's proof (its statement lacks a factor eta).
+
+    Q_inf = Q_0 - Phi_inf, V_inf = V_0 / (1 + eta) and Phi_inf = eta / (1 + eta) V_0.
+    """
     scale = np.asarray(eta, dtype=np.float64)
     optimal_value = state_value(optimal_q, temperature)
     potential = scale / (1.0 + scale) * optimal_value
@@ -58,7 +61,7 @@ def fixed_point(optimal_q: Floats, eta: npt.ArrayLike, *, temperature: float = 0
 
 
 def spectrum(chain: sparse.csr_array) -> Complexes:
-    """The eigenvalues of a Markov chain: all of them, or the extreme ones of very large communicating classes.
+    """Return the eigenvalues of a Markov chain: all, or the extreme ones of very large communicating classes.
 
     A chain is block triangular in its communicating classes, so its eigenvalues are those of the blocks. Taking the
     blocks one by one is exact where a sparse eigensolver on the whole chain is not: the transient states of a
@@ -83,13 +86,13 @@ def _block_spectrum(block: sparse.csr_array) -> Complexes:
 
 
 def spectral_limit(chain: sparse.csr_array, gamma: float) -> float:
-    """The largest eta for which the iteration is stable near the fixed point: |1 - omega mu| < 1 for every mu."""
+    """Return the largest eta for which the iteration is stable near the fixed point: |1 - omega mu| < 1 for all mu."""
     return largest_relaxation(1.0 - check_gamma(gamma) * spectrum(chain)) - 1.0
 
 
 @dataclass(frozen=True)
 class Fastest:
-    """The constant eta with the fewest applications from random starts, and what plain iteration needs from them."""
+    """The constant eta that needs the fewest iterations from random starts, and the iterations without shaping."""
 
     eta: float
     steps: float
@@ -97,7 +100,7 @@ class Fastest:
 
 
 def fastest_eta(mdp: MDP, gamma: float, *, limit: float, seeds: range = range(20), tol: float = 1e-6) -> Fastest:
-    """The best constant in practice, among fifty from 0 up to the empirical `limit`: so one that can be used."""
+    """Return the best constant eta in practice, among fifty values from 0 to the empirical `limit`."""
     etas = np.linspace(0.0, limit, 50)
     steps = count_steps(mdp, gamma, etas, seeds=seeds, tol=tol, max_steps=1_000_000)[0].mean(axis=1)
     best = int(steps.argmin())
@@ -109,14 +112,14 @@ def optimal_chain(mdp: MDP, gamma: float) -> sparse.csr_array:
 
 
 def random_inits(mdp: MDP, seeds: range) -> Floats:
-    """(K, S, A) first Q tables, uniform in [0, 1): the paper's random initialisations."""
+    """Draw the paper's random initial Q tables, uniform in [0, 1): (K, S, A)."""
     return np.stack([stream(seed, "q init").random(mdp.rewards.shape) for seed in seeds])
 
 
 def count_steps(
     mdp: MDP, gamma: float, etas: npt.ArrayLike, *, seeds: range, tol: float = 1e-6, max_steps: int = 100_000
 ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """(E, K) applications of the self-shaped operator for each eta from each random start; whether each converged."""
+    """Return the iterations for each eta from each random start, (E, K), and whether each run converged."""
     init, scales = random_inits(mdp, seeds), np.asarray(etas, dtype=np.float64)
     at_once = max(1, MOST_ENTRIES // init.size)
     batches = [
@@ -144,11 +147,11 @@ def empirical_limit(
     patience: int = 10,
     precision: float = 1e-3,
 ) -> float:
-    """The largest eta, by bisection, for which every random initialisation still converges.
+    """Return the largest eta, by bisection, for which every random initialisation converges.
 
-    A run that takes `patience` times as long as plain iteration counts as not converging. The limit is often below
-    the spectral one: far from the fixed point the greedy policy switches, and the iteration can be thrown about for
-    ever; it is never above, except for the finite patience.
+    A run that takes `patience` times as long as without shaping counts as not converging. The limit is often below the
+    spectral one, because the greedy policy switches far from the fixed point. It is never above it, except for the
+    finite patience.
     """
 
     def slowest(eta: float, max_steps: int) -> int | None:
@@ -157,7 +160,7 @@ def empirical_limit(
 
     plain = slowest(0.0, 1_000_000)
     if plain is None:
-        raise BadInput(f"plain iteration does not reach a residual of {tol:g} at gamma {gamma}; give a larger tol")
+        raise BadInput(f"value iteration does not reach a residual of {tol:g} at gamma {gamma}; give a larger tol")
     low, high = 0.0, (1.0 + gamma) / (1.0 - gamma)  # above this even the slowest mode, lam = 1, is unstable
     while high - low > precision:
         middle = (low + high) / 2

@@ -339,6 +339,7 @@ async function copyCommand() {
 }
 
 options($("task"), data.tasks.map((each, i) => [i, each.name]), 0);
+$("task").parentElement.hidden = data.tasks.length < 2;
 if (data.tasks.length) chooseTask(0);
 $("task").onchange = (event) => { chooseTask(Number(event.target.value)); draw(); };
 $("metric").onchange = (event) => { state.metric = event.target.value; drawCurves(); };

@@ -1,4 +1,4 @@
-"""The tabular figures: steps against eta, and where the best eta lies."""
+"""Draw the tabular study: steps against eta, and the best eta of each table."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ def relative_steps(ax: Axes, etas: Floats, steps: Mapping[str, Floats], *, title
         ax.plot(etas, share, color=colour, linestyle=style, linewidth=1.3)
         best = int(np.nanargmin(share))
         ax.plot(etas[best], share[best], color=colour, marker=marker, markersize=7, linestyle="none")
-        # what stands in the legend: the line with its marker
+        # for the legend: the line with its marker
         ax.plot([], [], color=colour, linestyle=style, marker=marker, markersize=5, label=label)
     ax.axhline(1.0, color=GREY, linewidth=0.8)
     ax.axvline(0.0, color=GREY, linewidth=0.8)
