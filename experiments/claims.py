@@ -226,6 +226,9 @@ class Tuned:
     scores: Array  # (etas, seeds)
     baseline: Array  # (seeds,)
     best: BestOf
+    chosen_series: list[Series]
+    """Of the etas that some seeds' others chose."""
+    held_out: Array  # (seeds,): each seed's score at the eta that the other seeds chose
 
     @property
     def words(self) -> str:
@@ -236,19 +239,9 @@ class Tuned:
         )
 
     @property
-    def chosen_series(self) -> list[Series]:
-        """Of the etas that some seeds' others chose."""
-        return [self.series[i] for i in sorted(set(self.best.choices))]
-
-    @property
     def chosen(self) -> str:
-        """These etas."""
+        """The chosen etas."""
         return ", ".join(eta_label(each.eta) for each in self.chosen_series)
-
-    @property
-    def held_out(self) -> Array:
-        """(seeds,): each seed's score at the eta that the other seeds chose."""
-        return self.scores[self.best.choices, np.arange(len(self.baseline))]
 
     @property
     def same_seeds(self) -> Array:
@@ -280,7 +273,9 @@ def tuned(series: Sequence[Series], value: Value, schedule: str = "") -> Tuned |
     if len(zero) < 2:
         return None
     scores = np.stack(each)
-    return Tuned(tuple(above), baseline, scores, zero, best_of(scores, zero, seed=SEED))
+    best = best_of(scores, zero, seed=SEED)
+    chosen = [above[i] for i in sorted(set(best.choices))]
+    return Tuned(tuple(above), baseline, scores, zero, best, chosen, scores[best.choices, np.arange(len(zero))])
 
 
 def curves(series: Sequence[Series], *, standard_error: bool = False, runs: bool = False) -> list[Curve]:

@@ -1,6 +1,7 @@
 """The pages of results/ are what its records say."""
 
 import csv
+import json
 import re
 import shutil
 import subprocess
@@ -48,6 +49,15 @@ def test_the_figures_are_drawn_from_the_records(rebuilt: Path) -> None:
     )
     assert made == ours
     assert (rebuilt / "docs/images/readme.png").stat().st_size > 20_000
+
+
+def test_the_docs_quote_the_simulated_error_rates() -> None:
+    rows = json.loads((RESULTS / "calibration.json").read_text())["rows"]
+    rates = {row["statistic"]: row["false_holds"] for row in rows if row["distribution"] == "10% failures, shaped only"}
+    quoted = re.findall(r"(?:says|in) \S+ in (\d+)%", (PROJECT / "docs/statistics.md").read_text().replace("\n", " "))
+    told = ("paired difference", "recommend", "6 tasks pooled, over seeds")
+    assert quoted == [f"{100 * rates[name]:.0f}" for name in told]
+    assert {row["n"] for row in rows} == {10}
 
 
 def test_every_figure_is_shown() -> None:

@@ -195,17 +195,14 @@ def held_out_choices(differences: Array) -> Array:
 
 def _lower_bound(differences: Array, chosen: int, seed: int) -> float:
     """Find the largest gain that the test rejects as too small for the chosen setting, by bisection."""
-
-    def rejects(gain: float) -> bool:
-        return bool(sign_flip_p(differences - gain, seed)[chosen] <= LEVEL / 2)
-
     high = float(differences[chosen].mean())
     low = high - 20 * float(differences[chosen].std()) - 1e-12
-    if not rejects(low):
+    if sign_flip_p(differences - low, seed)[chosen] > LEVEL / 2:
         return -inf  # too few seeds to reject anything
     for _ in range(14):
         middle = (low + high) / 2
-        low, high = (middle, high) if rejects(middle) else (low, middle)
+        rejected = sign_flip_p(differences - middle, seed)[chosen] <= LEVEL / 2
+        low, high = (middle, high) if rejected else (low, middle)
     return low
 
 
