@@ -48,7 +48,7 @@ def make_config(**env_runners: Any) -> Any:
         train_batch_size_per_learner=32,
         training_intensity=8,
         num_steps_sampled_before_learning_starts=256,
-        target_network_update_freq=64,
+        target_network_update_freq=256,
         epsilon=[(0, 1.0), (1000, 0.05)],
         replay_buffer_config={"type": "PrioritizedEpisodeReplayBuffer", "capacity": 10_000},
     )

@@ -40,11 +40,13 @@ class EpisodeEnds(VecEnvWrapper):  # type: ignore[misc]
     def step_wait(self) -> Any:
         obs, rewards, dones, infos = self.venv.step_wait()
         next_obs = map_obs(np.copy, obs)
+        truncated = np.zeros(len(dones), dtype=bool)
         for index in dones.nonzero()[0]:
-            last = infos[index]["terminal_observation"]
-            map_obs(lambda part, end, at=index: np.copyto(part[at : at + 1], end), next_obs, last)
-        time_limit: np.ndarray = np.array([info.get("TimeLimit.truncated", False) for info in infos])
-        self.steps.append(RolloutStep(next_obs, rewards.copy(), dones & ~time_limit, dones & time_limit))
+            last = infos[index].get("terminal_observation")
+            if last is not None:  # without one there is no V(s') to bootstrap from, for SB3 neither
+                map_obs(lambda part, end, at=index: np.copyto(part[at : at + 1], end), next_obs, last)
+                truncated[index] = infos[index].get("TimeLimit.truncated", False)
+        self.steps.append(RolloutStep(next_obs, rewards.copy(), dones & ~truncated, truncated))
         return obs, rewards, dones, infos
 
 
