@@ -14,8 +14,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from bsrs.config.algorithms import import_from_here
 from bsrs.errors import BadInput
+from bsrs.naming import import_from_here
 from bsrs.rng import stream_seed
 
 Factory: TypeAlias = Callable[..., nn.Module]

@@ -6,9 +6,9 @@ Rows of the package name their classes as text, so that listing them imports not
 """
 
 import dataclasses
-import importlib
 import importlib.metadata
 import os
+import pkgutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from bsrs.config.base import from_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
-from bsrs.naming import import_from_here as import_from_here
+from bsrs.naming import import_from_here
 
 PLUGINS = "BSRS_PLUGINS"
 GROUP = "bsrs.algorithms"
@@ -192,7 +192,4 @@ def first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
 
 
 def _load(what: Any) -> Any:
-    if not isinstance(what, str):
-        return what
-    module, _, name = what.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return pkgutil.resolve_name(what) if isinstance(what, str) else what
