@@ -257,6 +257,19 @@ def test_presets_are_printed_uncut_however_narrow_the_terminal(capsys, monkeypat
     assert "expected no second name" in fails(capsys, "presets", "paper-pendulum", "smoke")
 
 
+def test_an_unknown_choice_lists_all_of_them_or_the_closest(capsys):
+    flags = ["train", "dqn", "--env", "CartPole-v1", "--activation"]
+    assert "unknown --activation 'foo': expected one of elu, gelu, relu, silu, tanh (see" in fails(
+        capsys, *flags, "foo"
+    )
+    assert "unknown --activation 'rel': did you mean relu" in fails(capsys, *flags, "rel")
+
+
+def test_a_table_of_ones_own_has_no_board_to_plot(capsys):
+    said = fails(capsys, "tabular", "solve", "--mdp", "my_tables:maze", "--plot", "board.png")
+    assert "--plot draws maps, FrozenLake, CliffWalking and Taxi; my_tables:maze has no board" in said
+
+
 def test_completion_for_fish(capsys):
     main(["completion", "fish"])
     lines = capsys.readouterr().out.splitlines()

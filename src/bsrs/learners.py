@@ -148,7 +148,7 @@ class Learner:
         recorded = read_config(folder).eta
         if config.eta != recorded and not policy_only:
             say(f"{folder} was trained with eta {recorded}; training would continue with eta {config.eta}")
-        learner = cls(config, device=device)
+        learner = cls(config, device=device, kernels=not policy_only)
         learner._policy_only = policy_only
         learner._load_model(folder, model)
         return learner
@@ -181,11 +181,7 @@ class Learner:
         A second call, or one after `load`, continues from the current weights and step, so schedules do not restart.
         For checkpoints during training use `bsrs train`.
         """
-        if self._policy_only:
-            raise BadInput(
-                "the agent was loaded with policy_only=True, without its shaping; load it without that to learn"
-            )
-        check_env(self.config.env)
+        self._check_can_learn()
         steps = self.config.steps if steps is None else steps
         config = dataclasses.replace(self.config, steps=self.step + steps)
         loop = Loop(self.agent, config, [config.seed], [_Watched(self, callback)])
@@ -199,6 +195,13 @@ class Learner:
         self.outcome = dataclasses.replace(outcome, reason=reason)
         self.step, self._loaded_from = outcome.step, None
         return self
+
+    def _check_can_learn(self) -> None:
+        if self._policy_only:
+            raise BadInput(
+                "the agent was loaded with policy_only=True, without its shaping; load it without that to learn"
+            )
+        check_env(self.config.env)
 
     def _go_on(self, loop: Loop, steps: int) -> int:
         """Continue at today's step, in episodes not seen before; the first step at which to learn."""
@@ -299,11 +302,9 @@ class ActorCritic(Learner):
     factories = ("actor", "critic")
     config: OffPolicyConfig
 
-    def learn(
-        self, steps: int | None = None, *, callback: Callback | None = None, progress: Progress | None = None
-    ) -> Self:
+    def _check_can_learn(self) -> None:
+        super()._check_can_learn()
         self._require_critics()
-        return super().learn(steps, callback=callback, progress=progress)
 
     def q_values(self, obs: Any, action: Any = None) -> Array:
         """Return Q of every critic, (critics,) or (B, critics), at `action` in env units, by default the policy's."""

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import importlib
 import os
+import pkgutil
 import re
 import sys
 from functools import partial, reduce
@@ -97,7 +98,7 @@ def import_from_here(name: str, purpose: str) -> ModuleType:
 
 def _look_up(module: str, name: str) -> Any:
     try:
-        return reduce(getattr, name.split("."), importlib.import_module(module))
+        return pkgutil.resolve_name(f"{module}:{name}")
     except (ImportError, AttributeError, ValueError):
         return None
 

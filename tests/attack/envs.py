@@ -18,13 +18,13 @@ from pathlib import Path
 # module that registers the ids (empty: Gymnasium knows them) -> ids
 ENVS = {
     "": "CartPole-v1 MountainCar-v0 Acrobot-v1 LunarLander-v3 FrozenLake-v1 CliffWalking-v1 Taxi-v4 Blackjack-v1"
-    " Pendulum-v1 MountainCarContinuous-v0 BipedalWalker-v3 CarRacing-v3",
+    " Pendulum-v1 MountainCarContinuous-v0 BipedalWalker-v3 CarRacing-v3(max_episode_steps=50)",
     "mujoco:": "Hopper-v5 Reacher-v5 Pusher-v5 Ant-v5 HumanoidStandup-v5 InvertedDoublePendulum-v5",
     "ale_py:": "PongNoFrameskip-v4 ALE/Breakout-v5 Pong-v4",
     "minatar:": "MinAtar/Breakout-v1 MinAtar/Freeway-v0",
     "minigrid": "MiniGrid-Empty-5x5-v0 MiniGrid-DoorKey-8x8-v0 MiniGrid-FourRooms-v0 BabyAI-GoToObj-v0"
     " BabyAI-BossLevel-v0 MiniGrid-WFC-MazeSimple-v0",
-    "highway_env": "highway-v0 merge-v0 roundabout-v0 parking-v0 intersection-v0 racetrack-v0 lane-keeping-v0"
+    "highway_env": "highway-fast-v0 merge-v0 roundabout-v0 parking-v0 intersection-v0 racetrack-v0 lane-keeping-v0"
     " intersection-multi-agent-v0",
     "metaworld": "Meta-World/MT1 Meta-World/MT1(env_name='reach-v3') Meta-World/MT1(env_name='door-open-v3')"
     " Meta-World/goal_observable(env_name='push-v3') Meta-World/MT10",

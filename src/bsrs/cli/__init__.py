@@ -6,9 +6,9 @@ tyro makes the flags of its function's parameters, or of the one frozen dataclas
 
 import dataclasses
 import functools
-import importlib
 import io
 import os
+import pkgutil
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -174,9 +174,8 @@ def _run(name: tuple[str, ...], description: str, words: list[str]) -> None:
 
 def command_of(name: tuple[str, ...]) -> tuple[Any, Callable[[Any], Any]]:
     """What a command's flags are made of, and what to do with what comes of them."""
-    module, _, function_name = commands()[name][0].partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(f"bsrs.cli.{module}"), function_name)
-    if function_name.endswith("_command"):  # one function for several commands
+    function: Callable[..., Any] = pkgutil.resolve_name(f"bsrs.cli.{commands()[name][0]}")
+    if function.__name__.endswith("_command"):  # one function for several commands
         takes, call = function(name[1])
         return takes, call
     parameters = [hint for key, hint in typing.get_type_hints(function).items() if key != "return"]

@@ -23,7 +23,7 @@ import tyro
 
 from bsrs.config.algorithms import Algorithm, find_algorithm
 from bsrs.config.base import ALSO_CALLED
-from bsrs.errors import BadInput
+from bsrs.errors import BadInput, unknown
 
 # Fields that every command takes in a form of its own.
 OWN = {"env", "eta", "seed"}
@@ -88,7 +88,8 @@ def _sentence(box: str) -> str:
     end = next((i for i, line in enumerate(lines) if set(line) <= set("─-")), len(lines))
     sentence = " ".join(" ".join(lines[:end]).split())
     sentence = re.sub(r"no type matching \{None\}\|(.+?) could be instantiated from", r"expected \1, not", sentence)
-    sentence = sentence.replace("('None', ", "(")
+    if choice := re.fullmatch(r"invalid choice '(.*)' for argument '(--\S+)'\. Expected one of \((.*)\)\.?", sentence):
+        return str(unknown(choice[2], choice[1], set(re.findall(r"'([^']*)'", choice[3])) - {"None"}))
     sentence = re.sub(r"^Error parsing [A-Z]\w*: ", "", sentence)  # what a config itself says needs no name of a class
     return re.sub(r"Error parsing \S*/", "Error parsing ", sentence).rstrip(".")  # of several names the last
 

@@ -16,6 +16,7 @@ from tyro.conf import Positional
 
 from bsrs.cli.show import print_json, print_recommendations
 from bsrs.config.sweep import RunFilter
+from bsrs.config.training import check_range
 from bsrs.errors import BadInput, printable, say
 from bsrs.naming import read_value
 
@@ -236,11 +237,11 @@ def _picked(folder: Path, eta: str, seed: int | None) -> Path:
 
 def play(arguments: PlayArguments) -> None:
     """Play a trained run and record a video of it."""
-    from bsrs.config.training import check_range
+    check_range(arguments, 1, "episodes", "most_steps", "fps")
+    folder = _picked(arguments.run, arguments.eta, arguments.run_seed)
     from bsrs.play import Play, show, write_video
 
-    check_range(arguments, 1, "episodes", "most_steps", "fps")
-    player = Play(_picked(arguments.run, arguments.eta, arguments.run_seed), seed=arguments.seed, trust=arguments.trust)
+    player = Play(folder, seed=arguments.seed, trust=arguments.trust)
     pictures = player.pictures(arguments.episodes, arguments.most_steps)
     if arguments.window:
         show(pictures, arguments.fps)
@@ -269,10 +270,10 @@ def export(
         seed: Choose the run trained with this seed, in a folder with several runs.
         trust: Import the modules that the run names. Only for folders whose origin you know.
     """
+    run = _picked(run, eta, seed)
     from bsrs.export import SUFFIX
     from bsrs.learners import load
 
-    run = _picked(run, eta, seed)
     file = out or run / f"policy{SUFFIX[format]}"
     if file.is_dir():
         raise BadInput(f"{file} is a folder; expected a file to write the policy to")

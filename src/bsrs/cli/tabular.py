@@ -43,6 +43,8 @@ def lab(map: str = "", path: bool = False) -> None:
 
 def solve(config: SolveTable) -> None:
     """Solve for each eta and print how it went, the value and the policy."""
+    if config.plot and config.mdp:
+        raise BadInput(f"--plot draws maps, FrozenLake, CliffWalking and Taxi; {config.mdp} has no board")
     mdp = named_mdp(config.table, slip=config.slip, goal=config.goal)
     rows, solutions = [], dict[float | str, Solution]()
     if config.plot:

@@ -98,7 +98,7 @@ def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: i
 
 
 @dataclass(frozen=True, kw_only=True)
-class HowToSweep(SweepOptions):
+class SweepCommand(SweepOptions):
     race: bool = False
     """Drop the worse half of the etas after every two seeds, and test the last one against eta = 0 on the other seeds.
     This trains fewer runs."""
@@ -109,7 +109,7 @@ class HowToSweep(SweepOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepArguments(HowToSweep, SweepLists):
+class SweepArguments(SweepCommand, SweepLists):
     """A sweep from flags."""
 
     env_kwargs: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class SweepArguments(HowToSweep, SweepLists):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresetArguments(HowToSweep):
+class PresetArguments(SweepCommand):
     """A sweep from a data file."""
 
     file: Positional[Path | None] = None
@@ -153,7 +153,7 @@ def _sweep_flags(algorithm: str, arguments: SweepArguments) -> None:
     _sweep(sweep, arguments, f"{algorithm}-{'-'.join(arguments.env)}".replace("/", "-"))
 
 
-def _sweep(sweep: SweepConfig, arguments: HowToSweep, name: str) -> None:
+def _sweep(sweep: SweepConfig, arguments: SweepCommand, name: str) -> None:
     configs, out = expand(sweep), arguments.out or Path("runs") / name
     if arguments.dry_run:
         _print_plan(configs, out, arguments)
@@ -167,7 +167,7 @@ def _sweep(sweep: SweepConfig, arguments: HowToSweep, name: str) -> None:
         from bsrs.sweep.conduct import run_sweep
 
         summary = run_sweep(configs, out, arguments)
-        print(f"{out}: {_told(summary, len(configs))}")
+        print(f"{out}: {_summary_line(summary, len(configs))}")
     for run, why in summary.problems.items():
         print(printable(f"  {run}: {why}"))
     _print_answer(configs, out)
@@ -186,7 +186,7 @@ def _print_answer(configs: Sequence[TrainingConfig], out: Path) -> None:
     print_recommendations(recommend(series_of([run for run in read_runs(out)[0] if run.folder.name in planned])))
 
 
-def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: HowToSweep) -> None:
+def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: SweepCommand) -> None:
     """What will be run and what it costs; of a race the round that is due, and what all rounds cost at most."""
     from bsrs.race import plan_race
     from bsrs.sweep.measure import PROCESS_BYTES, core_seconds, replay_bytes
@@ -210,7 +210,7 @@ def _print_plan(configs: Sequence[TrainingConfig], out: Path, options: HowToSwee
     print(describe(tasks, options))
 
 
-def _told(summary: Summary, planned: int) -> str:
+def _summary_line(summary: Summary, planned: int) -> str:
     before = planned - len(summary.statuses) - len(summary.problems)
     words = _ended(summary) + ([f"{before} done before"] if before else [])
     return f"{planned} runs: {', '.join(words)}"

@@ -8,6 +8,7 @@ Rows of the package name their classes as text, so that listing them imports not
 import dataclasses
 import importlib.metadata
 import os
+import pkgutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 from bsrs.config.base import from_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput, unknown
-from bsrs.naming import import_from_here as import_from_here
+from bsrs.naming import import_from_here
 
 PLUGINS = "BSRS_PLUGINS"
 GROUP = "bsrs.algorithms"

@@ -11,7 +11,7 @@ from ale_py import Action as Button
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
-from bsrs.envs.single import NoStatistics, TimeStep
+from bsrs.envs.single import Single, TimeStep
 
 STACK = 4
 SIDE = 84
@@ -22,7 +22,7 @@ Frame = NDArray[np.uint8]  # (84, 84)
 Stack = NDArray[np.uint8]  # (4, 84, 84)
 
 
-class AtariSingle(NoStatistics):
+class AtariSingle(Single):
     """One Atari game. In training a lost life ends the episode and rewards are clipped to their sign.
 
     In evaluation neither is so; a new life begins in the same way in both.

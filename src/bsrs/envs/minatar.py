@@ -4,7 +4,7 @@ import numpy as np
 from minatar import Environment
 from numpy.typing import NDArray
 
-from bsrs.envs.single import NoStatistics, Obs, TimeStep
+from bsrs.envs.single import Obs, Single, TimeStep
 
 # One colour per channel, black for none. Where objects share a cell the last channel is drawn.
 _COLOURS = np.array(
@@ -25,7 +25,7 @@ _COLOURS = np.array(
 )
 
 
-class MinAtarSingle(NoStatistics):
+class MinAtarSingle(Single):
     """One MinAtar game, with its sticky actions and growing difficulty as published."""
 
     seed_every = 1

@@ -47,23 +47,19 @@ class Single(Protocol):
     def reset(self, seed: int | None) -> Obs: ...
     def send(self, action: Action) -> None: ...
     def receive(self) -> TimeStep: ...
-    def statistics(self) -> Statistics: ...
-    def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None: ...
     def render(self) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
 
-
-class NoStatistics:
-    """What copies have in common that remember nothing from one episode to the next."""
-
     def statistics(self) -> Statistics:
+        """What outlives episodes."""
         return {}
 
     def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None:
-        """Nothing to load."""
+        """Go back to the statistics that were saved; with `freeze` they stay as they are until the next call."""
+        assert not statistics
 
 
-class GymSingle:
+class GymSingle(Single):
     seed_every = 1
 
     def __init__(self, env: gymnasium.Env[Any, Any], observations: Observations, actions: Actions) -> None:
@@ -158,7 +154,6 @@ class GymSingle:
         return found
 
     def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None:
-        """Go back to the statistics that were saved; with `freeze` they stay as they are until the next call."""
         wrappers = list(_wrappers(self._env))
         for key, value in statistics.items():
             depth, name, *moment = key.split(".")
