@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from numba import njit, prange
 
 from benchmarks.tabular_solvers import FAMILIES, Answer, Solvers
 from benchmarks.timing import Tell, Worker, matrix_rate, rotated, seconds_of, silent
@@ -139,7 +140,7 @@ class SolverResult:
         return statistics.median(self.seconds) if self.seconds else float("inf")
 
     @property
-    def told(self) -> str:
+    def last(self) -> str:
         """How long the last solve took, in words."""
         return f"{self.seconds[-1]:.4g} s" if self.seconds else "stopped"
 
@@ -152,7 +153,7 @@ def _race(case: TableCase, contestants: Sequence[_Contestant], plan: Plan, tell:
             # One that took a long time is steady enough.
             if turn == 0 or results[name].median < plan.limit / 30:
                 _take(contestant, results[name])
-                tell(f"  {name}: {results[name].told}")
+                tell(f"  {name}: {results[name].last}")
     tell("  comparing the answers")
     _check(case, results)
     return results
@@ -283,6 +284,12 @@ def _timed(solver: Callable[[], Answer]) -> Answer:
     return replace(answers[0], seconds=statistics.median(answer.seconds for answer in answers[1:] or answers))
 
 
+@njit(parallel=True)
+def _copy(source, target):  # type: ignore[no-untyped-def]
+    for i in prange(source.size):
+        target[i] = source[i]
+
+
 def bandwidth(threads: int, side: int = 1000, rounds: int = 20) -> dict[str, float]:
     """One application on a deterministic grid of side x side states, compared with copying as much memory."""
     from bsrs.tabular import kernels
@@ -294,11 +301,11 @@ def bandwidth(threads: int, side: int = 1000, rounds: int = 20) -> dict[str, flo
     source, target = np.ones(16_000_000), np.zeros(16_000_000)
     moved = table.nbytes + 2 * value.nbytes
     kernels.back_up(table, 0.99, value, out)
-    kernels.copy(source, target)
+    _copy(source, target)
     applying, copying = [], []
     for _ in range(rounds):
         applying.append(seconds_of(lambda: kernels.back_up(table, 0.99, value, out)))
-        copying.append(seconds_of(lambda: kernels.copy(source, target)))
+        copying.append(seconds_of(lambda: _copy(source, target)))
     ours, machine = moved / min(applying), 2 * source.nbytes / min(copying)
     return {
         "threads": float(threads),

@@ -30,7 +30,7 @@ MOST_STATES_TO_TUNE = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a solver says, how long it took, and how often it applied an operator, if it tells."""
+    """A solver's result, its time, and how often it applied an operator, if it reports that."""
 
     value: Floats
     policy: Ints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -145,6 +146,14 @@ def tiny(obs_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
     return nn.Linear(obs_shape[0], n_outputs)
 
 
+@dataclass(frozen=True)
+class Sized:
+    size: int = 4
+
+    def __call__(self, obs_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
+        return mlp(obs_shape[0], n_outputs, (self.size,))
+
+
 def not_a_network(obs_shape: tuple[int, ...], n_outputs: int) -> Any:
     return "a network"
 
@@ -152,6 +161,8 @@ def not_a_network(obs_shape: tuple[int, ...], n_outputs: int) -> Any:
 def test_a_factory_is_named_where_it_can_be_imported_again() -> None:
     assert network_name(tiny) == "test_networks:tiny"
     assert own_factory("test_networks:tiny") is tiny
+    assert network_name(Sized(8)) == "test_networks:Sized(size=8)"
+    assert own_factory("test_networks:Sized(size=8)") == Sized(8)
     first, second = (lambda shape, outputs, bias=b: nn.Linear(shape[0], outputs, bias) for b in (True, False))
     names = network_name(first), network_name(second)
     assert names[0].startswith("python/")

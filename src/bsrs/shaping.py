@@ -114,8 +114,9 @@ class _Member:
         self, reward: Array, value: Array, next_value: Array, gamma: Array, terminated: Array | None,
         bootstrap: Array | None, state: Array, next_state: Array, *, step: int,
     ) -> Array:  # fmt: skip
-        if bootstrap is not None:
-            next_value = _mix(next_value, bootstrap, self.share(step))
+        share = self.scale.share(self.memory, step) if self.scale.mixes else self.online_share
+        if bootstrap is not None and share != 1:
+            next_value = share * next_value + (1 - share) * bootstrap if share else bootstrap
         eta = next_eta = self.eta(step, state, value)
         if self.scale.depends_on_state:
             next_eta, self.last_eta = self.eta(step, next_state, value), eta
@@ -127,16 +128,6 @@ class _Member:
         """Return eta: a number or, if it depends on the state, one number per state in an array such as `like`."""
         eta = self.scale.at(self.memory, step, state)
         return _one_per_state(eta, like) if self.scale.depends_on_state else eta
-
-    def share(self, step: int) -> float:
-        """Return the share of the online network in V(s'); the rest is the target network's."""
-        return self.scale.share(self.memory, step) if self.scale.mixes else self.online_share
-
-    def is_active(self, step: int) -> bool:
-        if self.scale.depends_on_state or self.scale.update_every or self.scale.probes:
-            return True
-        nonzero = self.eta(step) != 0
-        return bool(nonzero.any() if hasattr(nonzero, "any") else nonzero)
 
     def metrics(self, step: int) -> dict[str, float]:
         eta = self.last_eta if self.scale.depends_on_state else self.eta(step)
@@ -219,23 +210,25 @@ class Shaper:
     def _each(self, *arrays: Array) -> Iterator[tuple[_Member, list[Array]]]:
         """Yield each member with its part of the arrays; numbers are the same for all."""
         for p, member in enumerate(self._members):
-            yield member, [array[p] if self._has_axis and _has_axes(array) else array for array in arrays]
+            yield member, [array[p] if self._has_axis and getattr(array, "shape", None) else array for array in arrays]
 
     def is_active(self, step: int) -> bool:
         """Return whether there is anything to add or to learn at `step`. At eta = 0 there is not."""
-        return any(member.is_active(step) for member in self._members)
+        if self.depends_on_state or self.has_memory:
+            return True
+        return any((eta != 0).any() if hasattr(eta, "any") else eta != 0 for eta in self.etas(step))
 
     def etas(self, step: int) -> list[Array]:
         """Return each member's eta, if it does not depend on the state."""
-        return [member.eta(step) for member in self._members]
+        return [m.scale.at(m.memory, step) for m in self._members]
 
     def shares(self, step: int) -> list[float]:
         """Return the share of the online network in V(s'), for each member."""
-        return [member.share(step) for member in self._members]
+        return [m.scale.share(m.memory, step) if m.scale.mixes else m.online_share for m in self._members]
 
     def reward_factors(self, step: int) -> list[float]:
         """Return the factor that each member's rewards are multiplied by."""
-        return [member.scale.reward_factor(member.memory, step) for member in self._members]
+        return [m.scale.reward_factor(m.memory, step) for m in self._members]
 
     def in_force(self, step: int) -> list[dict[str, float]]:
         """Return each member's eta, or its mean over the last batch, and what else its scale reports."""
@@ -263,17 +256,6 @@ class Shaper:
 
 # --------------------------------------------------------------------------------------------------------------
 # Arrays of any kind.
-
-
-def _mix(online: Array, target: Array, share: float) -> Array:
-    """Return V(s') with this share of the online network's; at 0 and 1 the other one may be anything."""
-    if share in (0, 1):
-        return online if share else target
-    return share * online + (1 - share) * target
-
-
-def _has_axes(array: Array) -> bool:
-    return bool(getattr(array, "shape", ()))
 
 
 def _mean(eta: Array) -> float:

@@ -97,8 +97,9 @@ class DQNAgent(OffPolicyAgent[DQNConfig]):
         """Return the TD target and the part that shaping adds to it. A variant of the method overrides this."""
         config, shaped = self.config, self.shaper.is_active(step)
         from_target = config.potential_network == "target"
+        from_online = config.potential_network == "online" or (self.shaper.mixes and not from_target)
         next_q_target = next_q = self.target(batch.next_obs)  # (P, B, A)
-        if config.double or (shaped and not from_target and any(self.shaper.shares(step))):
+        if config.double or (shaped and from_online):
             next_q = self.online(batch.next_obs)
         bootstrap = state_value(next_q_target, config.temperature)  # (P, B)
         if config.double:

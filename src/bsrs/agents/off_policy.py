@@ -56,6 +56,8 @@ class OffPolicyAgent(Generic[Config]):
             spec, self.members, config.buffer_size, config.n_envs, config.n_step, config.gamma
         )
         self.records = Metrics(self.metric_names, self.members, config.gamma, self.device, config.n_envs)
+        self.gradient_steps = config.gradient_steps if config.gradient_steps > 0 else config.train_freq
+        """Gradient steps per `train_freq` env steps; -1 in the config means one for each."""
         self.updates = 0
         """Gradient steps so far."""
         self.networks: dict[str, Members] = {}
@@ -122,13 +124,8 @@ class OffPolicyAgent(Generic[Config]):
                 self.kernel.train(step)
             else:
                 self.train_on(self.sample(), step)
-        if self.probes.due(step, config.n_envs, self.period):
+        if self.shaper.has_memory and self.probes.due(step, config.n_envs, self.period):
             self.probes.look(self.replay, lambda obs: self.value(self.as_input(obs)))
-
-    @property
-    def gradient_steps(self) -> int:
-        """Gradient steps per `train_freq` env steps; -1 in the config means one for each."""
-        return self.config.gradient_steps if self.config.gradient_steps > 0 else self.config.train_freq
 
     def sample(self) -> Batch:
         """Draw a batch for every member from its own stream."""

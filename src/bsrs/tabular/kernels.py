@@ -187,10 +187,3 @@ def _pad(columns, weights, pointers, width, n_actions):  # type: ignore[no-untyp
         new_columns[row * width : row * width + n_entries] = columns[first : first + n_entries]
         new_weights[row * width : row * width + n_entries] = weights[first : first + n_entries]
     return new_columns, new_weights
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def copy(source, target):  # type: ignore[no-untyped-def]
-    """Copy in parallel: the memory bandwidth that the other kernels are compared with."""
-    for i in prange(source.size):
-        target[i] = source[i]
