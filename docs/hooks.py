@@ -48,6 +48,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown.replace(f"](../{LAB}/", "](lab/")
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Keep intervals in tables on one line."""
+
+    def unbroken(cell: re.Match[str]) -> str:
+        return re.sub(r"(\[[-+.,\d]+,) ([-+.,\d]+\])", r"\1&nbsp;\2", cell[0])
+
+    return re.sub(r"<td.*?</td>", unbroken, html, flags=re.DOTALL)
+
+
 def changelog() -> str:
     return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 

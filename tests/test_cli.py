@@ -156,3 +156,21 @@ def test_every_command_has_help(capsys, name):
 
 def test_version(capsys):
     assert run(capsys, "--version").startswith("bsrs 0.")
+
+
+@pytest.mark.parametrize("command", [" ".join(words) for words in commands()])
+def test_help_shows_no_empty_defaults(capsys, command: str) -> None:
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    out = capsys.readouterr().out
+    assert "default: )" not in out
+    assert "default: None" not in out
+    assert "default: ''" not in out
+
+
+def test_help_points_to_the_presets_instead_of_listing_their_values(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "dqn", "--help"])
+    out = capsys.readouterr().out
+    assert "bsrs presets dqn" in out
+    assert "zoo-cartpole:" not in out

@@ -185,3 +185,16 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 @pytest.mark.parametrize(("file", "name"), sorted(set(re.findall(r"`(test_\w+\.py)::(\w+)`", ARCHITECTURE))))
 def test_a_test_that_the_architecture_names_exists(file: str, name: str) -> None:
     assert re.search(rf"(def|class) {name}\b", (ROOT / "tests" / file).read_text())
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    import bsrs
+    from bsrs import tabular
+
+    entries = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    listed = {entry.rpartition(".")[2] for entry in entries}
+    public = [name for name in dir(bsrs) if getattr(getattr(bsrs, name), "__module__", "").startswith("bsrs.")]
+    assert len(public) > 15
+    assert sorted({*public, *tabular.__all__} - listed) == []
+    adapters = {f"bsrs.{library}.shape" for library in ("rllib", "torchrl", "tianshou", "skrl")}
+    assert adapters | {"bsrs.sb3"} <= set(entries)

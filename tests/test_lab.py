@@ -137,7 +137,7 @@ def test_drawing_by_keyboard(lab: Any) -> None:
     board = page.find_element("css selector", ".board")
     board.send_keys("\ue014", "\ue014", "\ue015", "p", "\ue007")  # right: the corner; right, down; a pit; Enter
     assert _map(page) == "SFF.FPG"
-    assert "Row 2, column 2, plain:" in page.find_element("id", "sentence").text
+    assert "Row 2, column 2, baseline:" in page.find_element("id", "sentence").text
     page.find_element("css selector", "body").send_keys("r")
     assert [racer["steps"] for racer in page.execute_script("return lab.results()")] == [0, 0, 0]
     page.find_element("css selector", "body").send_keys(".")
@@ -191,8 +191,8 @@ def test_a_broken_address_is_said_to_be_broken_and_eta_too_large_diverges(lab: A
     assert _map(page) == _rows("paper")
     page = lab(map="SFFF.FFFF.FFFG", eta=1.4)
     assert page.execute_script("return lab.finish()[1].outcome") == "diverged"
-    _wait(page, "document.getElementById('verdict').textContent.startsWith('Too much')")
-    _wait(page, "document.getElementById('sentence').textContent.includes('blew up')")
+    _wait(page, "document.getElementById('verdict').textContent.startsWith('Too large')")
+    _wait(page, "document.getElementById('sentence').textContent.includes('diverged')")
 
 
 def test_dark_and_light(lab: Any) -> None:

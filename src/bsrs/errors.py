@@ -10,7 +10,7 @@ from typing import Any
 
 
 class BadInput(ValueError):
-    """Something the user gave cannot be used. The command line prints the sentence and exits with code 2."""
+    """Input that cannot be used. The command line prints the message and exits with code 2."""
 
 
 class MissingExtra(BadInput):

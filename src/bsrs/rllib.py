@@ -35,11 +35,11 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME  # noqa: E402
 
 
 def shape(config: Any, eta: Any = "auto") -> Any:
-    """Shape what the algorithm of `config` learns from, and return `config`; call it before `config.build_algo()`.
+    """Shape the rewards that the algorithm of `config` learns from. Call it before `config.build_algo()`.
 
-    `eta` is a number, "auto", a schedule over sampled env steps or a function of the observations (`bsrs.shaping`).
-    The Learner's results gain `shaping_eta` and `shaping_mean`. A Learner of your own is shaped if it inherits from
-    `ShapedDQN` or `ShapedSAC`.
+    Returns the config. `eta` is a number, "auto", a schedule over sampled env steps, or a function of the observations
+    (`bsrs.shaping`). The Learner's results gain `shaping_eta` and `shaping_mean`. To shape your own Learner, inherit
+    from `ShapedDQN` or `ShapedSAC`.
     """
     if not isinstance(config, AlgorithmConfig):
         found = f"the class {config.__name__}" if isinstance(config, type) else f"a {type(config).__name__}"

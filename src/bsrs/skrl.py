@@ -25,10 +25,10 @@ from skrl.agents.torch.td3 import TD3  # noqa: E402
 
 
 def shape(agent: Any, eta: Any = "auto") -> Any:
-    """Shape the rewards that `agent` learns from, and return it; calling it again changes eta.
+    """Shape the rewards that `agent` learns from. Call it again to change eta.
 
-    `eta` is a number, "auto", a schedule or a function of the observations, as the networks get them
-    (`bsrs.shaping`). Schedules count the trainer's timesteps. The tracked data gain `Shaping / eta` and
+    Returns the agent. `eta` is a number, "auto", a schedule or a function of the observations, as the networks get
+    them (`bsrs.shaping`). Schedules count the trainer's timesteps. The tracked data gain `Shaping / eta` and
     `Shaping / mean`.
     """
     value = reader_for(agent, READERS, "skrl")

@@ -23,11 +23,11 @@ from tianshou.data import Batch  # noqa: E402
 
 
 def shape(algorithm: Any, eta: Any = "auto") -> Any:
-    """Shape the returns of `algorithm` from now on, and return it; calling it again changes eta.
+    """Shape the returns of `algorithm` from now on. Call it again to change eta.
 
-    `eta` is a number, "auto", a schedule or a function of the state (`bsrs.shaping`). Schedules count env steps under
-    a Tianshou trainer, and gradient steps in a loop of your own. Training statistics gain `shaping_eta` and
-    `shaping_mean`, so the library's loggers record them.
+    Returns the algorithm. `eta` is a number, "auto", a schedule or a function of the state (`bsrs.shaping`). Schedules
+    count env steps under a Tianshou trainer, and gradient steps in your own loop. Training statistics gain
+    `shaping_eta` and `shaping_mean`, so the library's loggers record them.
     """
     value = reader_for(algorithm, READERS, "tianshou")
     shaping = AlgorithmShaping(algorithm, value, BatchShaper(eta, has_target=_period(algorithm) > 0))

@@ -22,11 +22,11 @@ from torchrl.objectives.value import TD0Estimator  # noqa: E402
 
 
 def shape(loss: Any, eta: Any = "auto", *, updater: Any = None) -> Any:
-    """Shape the targets of `loss` from now on, and return it; calling it again changes eta.
+    """Shape the targets of `loss` from now on. Call it again to change eta.
 
-    `eta` is a number, "auto", a schedule or a function of the state (`bsrs.shaping`). Schedules count gradient steps;
-    set `loss.shaping.step = frames` before each update to count frames instead. "auto" needs `updater`, the loss's
-    `SoftUpdate` or `HardUpdate`. The loss's output gains `shaping_eta` and `shaping_mean`.
+    Returns the loss. `eta` is a number, "auto", a schedule or a function of the state (`bsrs.shaping`). Schedules count
+    gradient steps; to count frames instead, set `loss.shaping.step = frames` before each update. "auto" needs
+    `updater`, the loss's `SoftUpdate` or `HardUpdate`. The loss's output gains `shaping_eta` and `shaping_mean`.
     """
     value = reader_for(loss, READERS, "torchrl")
     if isinstance(loss, SACLoss) and loss._version == 1:

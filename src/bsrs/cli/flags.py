@@ -12,12 +12,13 @@ import inspect
 import io
 import itertools
 import re
+import sys
 import textwrap
 import types
 import typing
 from collections.abc import Iterable
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO, cast
 
 import tyro
 
@@ -27,6 +28,8 @@ from bsrs.errors import BadInput, unknown
 
 # Fields that every command takes in a form of its own.
 OWN = {"env", "eta", "seed"}
+_COLOURS = re.compile(r"(?:\x1b\[[0-9;]*m)*")
+_EMPTY = re.compile(rf"\(default:{_COLOURS.pattern} ?{_COLOURS.pattern}(?:None|''|)\)")
 # field -> what others call it
 _ALIASES = {field: [f"--{name.replace('_', '-')}" for name in names] for field, names in ALSO_CALLED.items()}
 
@@ -41,7 +44,7 @@ def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
             raise BadInput(f"unknown flag {flag}: {f'did you mean {near[0]}?' if near else f'{prog} --help lists all'}")
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(cast(TextIO, _Help(sys.stdout))):
             arguments, left = tyro.cli(takes, args=words, prog=prog, description=description, return_unknown_args=True)
     except SystemExit as stop:
         if stop.code:
@@ -50,6 +53,19 @@ def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
     if left:
         raise BadInput(f"{left[0]!r} is one word too many for {prog} (see {prog} --help)")
     return arguments
+
+
+class _Help:
+    """Standard output for tyro's help, with blanks in place of defaults that say nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(_EMPTY.sub(lambda found: " " * len(_COLOURS.sub("", found[0])), text))
 
 
 def flags_of(takes: Any) -> dict[str, tuple[str, ...]]:
@@ -154,12 +170,12 @@ def _field_docs(config: type) -> dict[str, str]:
     docs: dict[str, str] = {}
     for cls in reversed([c for c in config.__mro__ if dataclasses.is_dataclass(c)]):
         try:
-            body = typing.cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
+            body = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
         except (OSError, TypeError):  # a class without a source file
             continue
         for field, doc in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant):
-                docs[typing.cast(ast.Name, field.target).id] = " ".join(str(doc.value.value).split())
+                docs[cast(ast.Name, field.target).id] = " ".join(str(doc.value.value).split())
     return docs
 
 

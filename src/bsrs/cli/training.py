@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class TrainArguments(RunOptions):
     env: str
-    """The env's id, for example CartPole-v1 or PongNoFrameskip-v4."""
+    """Env id, for example CartPole-v1 or PongNoFrameskip-v4."""
     eta: tuple[float | str, ...] = (0.0,)
-    """Shape-scale: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
+    """Eta: a number, auto, linear:START:END:STEPS, cosine:START:END:STEPS or piecewise:STEP=ETA,STEP=ETA.
     Several values train a population."""
     seed: tuple[int, ...] = (0,)
     """Seed of the run. Several values train a population."""

@@ -18,9 +18,9 @@
     ["G", "Goal +1", "#ffb000"], ["P", "Pit −1", "var(--bad)"], ["reward", "Reward", "var(--good)"],
   ];
   const LANES = [
-    { id: "plain", name: "Plain", colour: "plain" },
+    { id: "plain", name: "Baseline", colour: "plain" },
     { id: "shaped", name: "Shaped", colour: "shaped" },
-    { id: "chosen", name: "Self-choosing", colour: "chosen" },
+    { id: "chosen", name: "Adaptive", colour: "chosen" },
   ];
   const SPEEDS = [["0.3", "slow"], ["1", "normal"], ["5", "fast"]];
   const VIEWS = [["value", "value V"], ["bonus", "bonus γV(s′) − V(s)"]];
@@ -213,15 +213,15 @@
     if (!over()) return state.view === "bonus" ? BONUS : HINT;
     const [plain, ...others] = racers;
     const told = others.map((racer, i) => {
-      const name = i === 0 ? `Shaped by η = ${state.eta}` : "Self-choosing";
-      if (racer.outcome === "diverged") return `<b>${name} blew up</b>: this η is too large here`;
-      if (racer.outcome === "exhausted") return `<b>${name} never settles</b>: this η is too large here`;
+      const name = i === 0 ? `Shaped with η = ${state.eta}` : "Adaptive";
+      if (racer.outcome === "diverged") return `<b>${name} diverged</b>: this η is too large here`;
+      if (racer.outcome === "exhausted") return `<b>${name} does not converge</b>: this η is too large here`;
       const saved = percent(racer);
-      const by = saved > 0 ? `${saved} % fewer` : saved < 0 ? `${-saved} % more` : "as many";
+      const by = saved > 0 ? `${saved}% fewer` : saved < 0 ? `${-saved}% more` : "as many";
       return `<b>${name}: ${racer.applications}</b> (${by})`;
     });
     if (state.view === "bonus") told[told.length - 1] += `. ${BONUS.slice(0, -1)}`;
-    return `<b>Plain: ${plain.applications} steps.</b> ${told.join(". ")}.`;
+    return `<b>Baseline: ${plain.applications} steps.</b> ${told.join(". ")}.`;
   }
 
   function aboutCell(cell) {
@@ -237,12 +237,12 @@
 
   function verdict() {
     const { eta } = state, { proven, empirical, spectral } = limits;
-    if (eta === 0) return ["", "η = 0: no bonus, so Shaped is Plain."];
-    if (eta <= proven && eta > -1) return ["good", eta < 0 ? "A negative bonus: proven to converge, but slower." : "Small enough: the paper proves that it converges."];
-    if (empirical == null || spectral == null) return ["", "Working out the limits …"];
-    if (eta <= empirical) return ["good", "More than is proven, and it works on this map."];
-    if (eta < spectral) return ["bad", "Risky: fine near the answer, but not from every first guess."];
-    return ["bad", "Too much: errors grow from step to step."];
+    if (eta === 0) return ["", "η = 0: no bonus, so Shaped is the baseline."];
+    if (eta <= proven && eta > -1) return ["good", eta < 0 ? "A negative bonus: proven to converge, but slower." : "Small enough: proven to converge."];
+    if (empirical == null || spectral == null) return ["", "Computing the limits …"];
+    if (eta <= empirical) return ["good", "Beyond the proven limit, but it works on this map."];
+    if (eta < spectral) return ["bad", "Risky: stable near the solution, but it does not converge from every initialisation."];
+    return ["bad", "Too large: errors grow from step to step."];
   }
 
   /* ------------------------------------------------------------------ drawing */
@@ -318,12 +318,12 @@
     LANES.forEach((lane, i) => {
       const racer = racers[i], last = racer.residuals[racer.residuals.length - 1];
       const saved = racer.outcome === "converged" && i > 0 && racers[0].outcome ? percent(racer) : 0;
-      const words = { converged: `✓ done${saved ? `, ${saved > 0 ? "−" : "+"}${Math.abs(saved)} %` : ""}`, diverged: "✗ diverged", exhausted: "✗ never settles" };
+      const words = { converged: `✓ done${saved ? `, ${saved > 0 ? "−" : "+"}${Math.abs(saved)}%` : ""}`, diverged: "✗ diverged", exhausted: "✗ not converged" };
       lane.number.textContent = racer.applications;
       lane.note.textContent = words[racer.outcome] || "steps";
       lane.element.dataset.outcome = racer.outcome || "";
       lane.element.classList.toggle("won", racer.applications === fewest && racer.outcome === "converged");
-      lane.long.textContent = ["no bonus, ", "its own values as bonus, ", "picks its own, now "][i];
+      lane.long.textContent = ["no bonus, ", "bonus from its own values, ", "chooses its own, now "][i];
       lane.what.textContent = `η = ${["0", labDraw.minus(state.eta), signed(racer.eta || 0)][i]}`;
       const first = Math.log10(Math.max(racer.residuals[0] || 1, 10 * TOL)), now = Math.log10(Math.max(last || 1, TOL / 10));
       lane.bar.style.width = racer.outcome === "converged" ? "100%" : `${last == null || !(now < first) ? 0 : (100 * (first - now)) / (first - Math.log10(TOL))}%`;
@@ -523,7 +523,7 @@ for eta in (0, ${state.eta}, "anderson"):
     $("dialog-title").textContent = isMap ? "The map as text" : "The same in Python";
     $("dialog-note").textContent = isMap
       ? `F free, S start, G goal, P pit, W wall, 1 to 9 and a to i rewards. Save it as maze.txt, then: bsrs tabular solve --map maze.txt ${settings}. Or change it here.`
-      : "pip install bsrs, then run this. It counts the same steps.";
+      : "Install bsrs, then run this. It counts the same steps.";
     $("dialog-text").value = isMap ? mapText() : pythonText();
     $("dialog-text").readOnly = !isMap;
     $("dialog-problem").textContent = "";
@@ -556,7 +556,7 @@ for eta in (0, ${state.eta}, "anderson"):
       await navigator.clipboard.writeText(text);
       toast(done);
     } catch {
-      toast("The browser does not let the page copy; select the text, or the address, and copy it by hand.");
+      toast("The browser does not allow copying. Select the text or the address and copy it yourself.");
     }
   }
 
