@@ -15,7 +15,7 @@ import os
 import pkgutil
 import re
 import sys
-from functools import partial, reduce
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 

@@ -8,7 +8,6 @@ Rows of the package name their classes as text, so that listing them imports not
 import dataclasses
 import importlib.metadata
 import os
-import pkgutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
