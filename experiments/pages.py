@@ -203,7 +203,7 @@ def draw() -> None:
     draw_readme().savefig(readme, dpi=130, metadata={"Software": None})
 
 
-FIGURE_FOLDERS = {"target-ablation": "target-network", "rescaling": "cartpole"}
+FIGURE_FOLDERS = {"target-ablation": "target-network", "rescaling": "cartpole", "auto-eta": "auto"}
 
 
 def draw_single_runs(runs: Sequence[RunRecord]) -> Figure:
