@@ -351,5 +351,5 @@ def anatomy_table(series: Sequence[Series]) -> list[str]:
 
 
 def own_algorithm(own: Mapping[str, Series]) -> str:
-    """Of the series of one env."""
+    """Return the algorithm of the series of one env."""
     return next(iter(own.values())).config.algorithm

@@ -151,7 +151,7 @@ def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
 
 
 def _panels(series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
-    """Of one task: a panel's title and what it shows."""
+    """Return the panels of one task: their titles and what they show."""
     task = f"{series[0].config.algorithm.upper()} on {series[0].env}"
     variants = list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
     if len(variants) < 2:
