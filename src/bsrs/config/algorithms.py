@@ -185,5 +185,5 @@ def _import_plugins() -> None:
 
 
 def first_match(table: Mapping[str, Value], kind: str, env: str) -> Value:
-    """Of a table by patterns of kind:env, such as a row's `suits` and `populations`."""
+    """Return the first value of a table whose pattern matches kind:env, for example of `suits`."""
     return next(value for pattern, value in table.items() if fnmatch(f"{kind}:{env}", pattern))

@@ -27,7 +27,7 @@ class Observations:
     env: str
     space: Space[Any]
     shape: tuple[int, ...]
-    """Of one array: images are (channels, height, width), everything else is a vector."""
+    """Shape of one array: images are (channels, height, width), everything else is a vector."""
     dtype: Literal["uint8", "float32"] = "float32"
     scale: float = 1.0
     """A network divides by this."""

@@ -1,7 +1,7 @@
-"""Which eta to use: the answer of a sweep, with how sure it is.
+"""Recommend an eta from the runs of a sweep.
 
-The test behind "use" is about the typical gain. Rare failures escape it, so no "use" goes without the failed runs and
-an upper bound of their probability: simulated in `python -m experiments calibration`.
+The test behind "use" is about the typical gain. It misses rare failures, so every recommendation includes the failed
+runs and an upper bound of their probability (simulated in `python -m experiments calibration`).
 """
 
 from collections.abc import Sequence
@@ -34,30 +34,30 @@ INCONCLUSIVE = f"{TOO_FEW} to tell whether any eta helps here"
 
 @dataclass(frozen=True)
 class Recommendation:
-    """For one algorithm on one env."""
+    """The recommended eta for one algorithm on one env."""
 
     task: Task
     variant: str
-    """The settings besides eta, where the sweep has several."""
+    """Settings other than eta, if the sweep has several."""
     eta: float | str
-    """To use: 0 unless another is shown to be better."""
+    """The eta to use: 0 unless another is shown to be better."""
     answer: str
-    """In a few words, without the numbers behind it."""
+    """The answer in a few words, without numbers."""
     sentence: str
     """The answer with its numbers."""
     by: By = "training"
-    """What the answer goes by: the mean score over training, or the final score."""
+    """The measure: the mean score over training, or the final score."""
     gain: Comparison | None = None
-    """Of the best eta over eta = 0; None where there is nothing to compare."""
+    """Gain of the best eta over eta = 0; None if there is nothing to compare."""
     other: Comparison | None = None
-    """Of the same eta in the other measure."""
+    """Gain of the same eta in the other measure."""
     best: float | str | None = None
-    """The eta that `gain` is about."""
+    """The best eta, which `gain` is about."""
     failures: Failures | None = None
-    """Of the best eta."""
+    """Failed runs of the best eta."""
     baseline_failures: Failures | None = None
     more_seeds: int | None = None
-    """Seeds to add, to find a gain of 10% four times out of five; None if that cannot be estimated."""
+    """Additional seeds that detect a gain of 10% with 80% power; None if that cannot be estimated."""
 
     @property
     def helps(self) -> bool:

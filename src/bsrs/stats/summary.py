@@ -56,7 +56,7 @@ class Row:
     improvement: Interval | None
     """Probability that a run ends above the baseline's run with its seed."""
     advantage: Interval | None
-    """Of the mean final score, relative to what the baseline gained over the random policy."""
+    """Gain in the mean final score, relative to the baseline's gain over the random policy."""
 
 
 def summary(series: Sequence[Series]) -> list[Row]:

@@ -32,7 +32,7 @@ class Summary:
     """How a sweep ended."""
 
     statuses: list[RunStatus] = field(default_factory=list)
-    """Of the runs that ended now."""
+    """Status of the runs that ended in this call."""
     problems: dict[str, str] = field(default_factory=dict)
     """Run -> why it has no result."""
 
