@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bsrs.auto import ADVANTAGE
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -35,3 +37,9 @@ def run_page_code(heading: str, **changes: str) -> dict[str, Any]:
     variables: dict[str, Any] = {}
     exec(compile(code, f"docs/libraries.md, {heading}", "exec"), variables)
     return variables
+
+
+def auto_target(b: float, plain: Any, reward: Any, value: Any, next_value: Any) -> Any:
+    """The TD target of eta="auto" at a share b, from the library's own; `next_value` is discounted, 0 at an end."""
+    little = ADVANTAGE / (1 - ADVANTAGE)
+    return (1 + little) * (reward / 2 + (1 - b) * (plain - reward) + b * next_value) - little * value
