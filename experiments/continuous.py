@@ -119,7 +119,7 @@ def judge_mujoco(series: Sequence[Series], scope: Scope) -> list[Claim]:
 
 def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     """Draw a row for each task with a panel for each variant, eta = 0 in all; or a panel for each task."""
-    rows = [_panels(task, own) for task, own in by_task(series).items()]
+    rows = [_panels(own) for own in by_task(series).values()]
     columns = max(map(len, rows))
     share = "row" if columns > 1 else False
     if columns == 1:
@@ -138,8 +138,9 @@ def draw_variants(name: str, series: Sequence[Series]) -> dict[str, Figure]:
     return {name: figure}
 
 
-def _panels(task: str, series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
+def _panels(series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
     """List the panels of one task: the title and what it shows."""
+    task = f"{series[0].config.algorithm.upper()} on {series[0].env}"
     variants = list(dict.fromkeys(each.variant for each in series if each.eta != 0.0))
     if len(variants) < 2:
         return [(task, list(series))]

@@ -100,9 +100,10 @@ def _recommend(candidates: Sequence[Series], everything: Sequence[Series], by: B
     needed = seeds_needed(spread, WORTH * reference.span, len(scores)) if reference else None
     more = None if needed is None else max(needed - len(zero), 0)
     eta, answer, sentence = _words(chosen.eta, best.gain, side, failures, more, by)
+    sentence += "."
     if reference is None or reference.source == OWN_RANGE:
         judged = "only diverged runs count as failed" if reference is None else f"failures are judged by {OWN_RANGE}"
-        sentence += f" (no reference score for {task.env}: {judged})"
+        sentence += f" No reference score for {task.env}: {judged}."
     return Recommendation(task, variant, eta, answer, sentence, by, best.gain, side, chosen.eta, *failures, more)
 
 
