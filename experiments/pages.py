@@ -120,8 +120,12 @@ def claims_of(name: str) -> list[Claim]:
         return replay_claims()
     if name == "pendulum-target":
         return [pendulum_target()]
-    found = records(name) if name in OWN_PAGES else runs_of(name) if name in EXPERIMENT_RUNS else []
-    return EXPERIMENTS[name].claims(found)
+    return EXPERIMENTS[name].claims(_runs(name))
+
+
+def _runs(name: str) -> list[Series]:
+    """Return the runs of an experiment that results/ holds."""
+    return records(name) if name in OWN_PAGES else runs_of(name) if name in EXPERIMENT_RUNS else []
 
 
 @cache
@@ -175,7 +179,7 @@ def scoreboard() -> list[str]:
 TABLES: dict[str, Callable[[str], Iterable[str]]] = {
     "study": lambda folder: study_table(records(folder)),
     "claims": lambda name: claims_table(claims_of(name)),
-    "cells": lambda name: (EXPERIMENTS[name].table or study_table)(records(name)),
+    "cells": lambda name: (EXPERIMENTS[name].table or study_table)(_runs(name)),
     "pooled": lambda _: pooled_table(),
     "plain": lambda _: plain_table(),
     "tuning": lambda _: tuning_table(),
