@@ -56,7 +56,7 @@ def training_step(algorithm: str, env: str, *, update_only: bool = False, **opti
 
 def sweep() -> dict[str, int]:
     """Two runs in this process: the functions of the sweep, of the run and of the registry."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import bsrs.run  # noqa: F401  before the trace, which would count the bodies of its classes
     from bsrs.sweep import view
     from bsrs.sweep.conduct import run_sweep

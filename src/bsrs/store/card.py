@@ -24,7 +24,7 @@ def model_card(
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     parts = [
         f"# {about['algorithm']} on {settings.env}, eta {settings.eta}",
-        "A model trained with [bsrs](https://pypi.org/project/bsrs), bootstrapped reward shaping.",
+        "A model trained with `bsrs`, bootstrapped reward shaping.",
         "| | |\n|---|---|\n" + "\n".join(f"| {name} | {_cell(value)} |" for name, value in rows),
         f"## Use it\n\n```python\nimport bsrs\n\nagent = bsrs.load({folder.name!r}{_needs(settings)})\n"
         "action = agent.predict(obs)\n```",
