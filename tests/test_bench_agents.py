@@ -149,7 +149,7 @@ def test_the_whole_benchmark_on_its_small_case(monkeypatch: pytest.MonkeyPatch) 
     [
         ("agent", "Expected one of {agents, tabular, sb3"),
         ("agents --quik", "unknown flag --quik: did you mean --quick?"),
-        ("agents --case Pung", "invalid choice 'Pung'"),
+        ("agents --case Pung", "unknown --case 'Pung': did you mean Pong?"),
         ("tabular --mdp nowhere", "unknown table 'nowhere'"),
     ],
 )

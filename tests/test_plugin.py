@@ -59,7 +59,7 @@ def test_the_commands_of_the_page(folder: Path) -> None:
     commands = re.findall(r"^\$ bsrs (.*)$", PAGE, re.MULTILINE)
     outputs = [run(folder, words) for words in commands]
     assert len(outputs) == 4
-    assert re.search(r"learning_rate +│ +0\.01 +│ +0\.001", outputs[0])
+    assert re.search(r"careful, for \*\n +--learning-rate 0\.001", outputs[0])
     assert "run: finished at step 2,000, score" in outputs[1]
     assert "4 runs: 4 finished" in outputs[2]
     page = (folder / "report.html").read_text()

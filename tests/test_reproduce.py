@@ -115,7 +115,7 @@ def test_calibration_is_one_json_document(capsys: pytest.CaptureFixture[str]) ->
     [
         ("pendulun", "Expected one of {tabular, theory, atari"),
         ("pendulum --scael smoke", "unknown flag --scael: did you mean --scale?"),
-        ("pendulum --scale big", "invalid choice 'big'"),
+        ("pendulum --scale big", "unknown --scale 'big': expected one of laptop, paper, smoke"),
         ("theory --env CartPole-v1", "--env: theory trains nothing"),
     ],
 )

@@ -166,7 +166,7 @@ class Killer(Notes):
 
 @pytest.mark.parametrize(("times", "recovers"), [(1, True), (5, False)])
 def test_a_worker_killed_by_the_system(tmp_path: Path, times: int, recovers: bool) -> None:
-    steps = 12_000 if recovers else 200_000  # it must not end between two kills, which are a second apart
+    steps = 60_000 if recovers else 400_000  # it must not end between two kills, which are a second apart
     long, short = expand(small_sweep(fields={"steps": steps, "gradient_steps": 1}))[0], FIRST
     options = dataclasses.replace(OPTIONS, checkpoint_every=1_000)
     killer = Killer(tmp_path / folder_name(long), times)

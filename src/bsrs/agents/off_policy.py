@@ -263,7 +263,7 @@ def clip_grad_norm_per_member(network: Members, max_norm: float) -> None:
     """Scale each member's gradient to a norm of at most `max_norm`."""
     for member in network:
         norm = nn.utils.get_total_norm([p.grad for p in member.parameters() if p.grad is not None])
-        if norm.is_cuda or not norm <= max_norm:  # on a GPU the comparison would wait for the result
+        if norm.device.type != "cpu" or not norm <= max_norm:  # on a GPU the comparison would wait for the result
             nn.utils.clip_grads_with_norm_(member.parameters(), max_norm, norm)
 
 
