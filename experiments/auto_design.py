@@ -213,7 +213,9 @@ def _gain(own: Mapping[int, float], base: Mapping[int, float]) -> str:
 
 
 if __name__ == "__main__":
-    command, out, *tasks = sys.argv[1:]
+    command, out, *tasks = [*sys.argv[1:], "", ""][: max(2, len(sys.argv) - 1)]
+    if command not in ("run", "judge") or not out:
+        sys.exit("usage: python -m experiments.auto_design run OUT [TASK...], or judge OUT")
     if command == "run":
         run(Path(out), tasks)
     else:
