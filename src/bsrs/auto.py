@@ -21,12 +21,12 @@ import numpy as np
 from bsrs.scales import Array, Memory, ShapeScale
 
 ADVANTAGE = 1e-3
-"""What is left of the advantage term, in place of 0: a potential of nothing could not mix the networks."""
+"""The advantage term a, kept tiny. At exactly 0 there would be no potential left to mix the networks with."""
 
 
 @dataclass(frozen=True)
 class Movement(ShapeScale):
-    """The bootstrap of eta by the movement of values: between 0 and 1, which is twice the speed."""
+    """Mix the bootstrap as long as values move in one direction: as an eta between 0 and 1, which is twice the speed."""
 
     depends_on_state = False
     mixes = True
