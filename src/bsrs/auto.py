@@ -26,7 +26,7 @@ ADVANTAGE = 1e-3
 
 @dataclass(frozen=True)
 class Movement(ShapeScale):
-    """Mix the bootstrap as long as values move in one direction: as an eta between 0 and 1, which is twice the speed."""
+    """Mix the bootstrap while values move in one direction, like an eta between 0 and 1, which is twice the speed."""
 
     depends_on_state = False
     mixes = True
