@@ -358,6 +358,22 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_sentence(tmp_path, monkey
             make(name, 1, seed=0, training=True)
 
 
+def test_a_fault_in_an_installed_package_names_the_package(tmp_path, monkeypatch):
+    """In your own module the file and the line say what to mend."""
+    lines = ["import gymnasium", "class Env(gymnasium.Env):", "    def __init__(self): raise RuntimeError('no luck')"]
+    for folder in (tmp_path / "site-packages", tmp_path):
+        (folder / f"unlucky_{folder.name[0]}").mkdir(parents=True)
+        (folder / f"unlucky_{folder.name[0]}" / "__init__.py").write_text("\n".join(lines))
+        monkeypatch.syspath_prepend(str(folder))
+    with pytest.raises(
+        BadInput, match=r"no luck \(.*:3\); another version of unlucky_s, or of what it needs, may work"
+    ):
+        make("unlucky_s:Env", 1, seed=0, training=True)
+    with pytest.raises(BadInput, match=r"no luck \(.*:3\)") as raised:
+        make(f"unlucky_{tmp_path.name[0]}:Env", 1, seed=0, training=True)
+    assert "another version" not in str(raised.value)
+
+
 def test_a_module_lists_all_its_envs(tmp_path, monkeypatch):
     ids = [f"Listed{i}-v0" for i in range(15)]
     lines = ["import gymnasium", "class Plain(gymnasium.Env): pass"]

@@ -35,8 +35,21 @@ def in_short(error: BaseException) -> str:
         package = error.name.partition(".")[0]
         installed = importlib.util.find_spec(package) is not None
         return f"{first}; " + (f"another version of {package} may have it" if installed else f"install {package}")
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {first} ({where.filename}:{where.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    packages = [_package_of(frame.filename) for frame in frames]
+    foreign = [package for package in packages if package not in ("bsrs", "gymnasium")]
+    advice = f"; another version of {foreign[0]}, or of what it needs, may work" if foreign and foreign[0] else ""
+    return f"{type(error).__name__}: {first} ({frames[-1].filename}:{frames[-1].lineno}){advice}"
+
+
+def _package_of(file: str) -> str:
+    """Return the installed package that a source file belongs to; nothing for your own files."""
+    for folder in ("/site-packages/", "/dist-packages/", "/src/bsrs/"):
+        if folder in (path := file.replace("\\", "/")):
+            return (
+                "bsrs" if folder == "/src/bsrs/" else path.rpartition(folder)[2].partition("/")[0].removesuffix(".py")
+            )
+    return ""
 
 
 class EnvFault(BadInput):
