@@ -14,8 +14,8 @@ Its gain is the mean over the six tasks of `TASKS`.
 If every form is out, the one that breaks the rules by least is chosen, and the documentation reports it.
 
 What was done. `results/auto-eta/movement.md` has the table. The form that was chosen, "c = 1/2, b to 1/2", and the
-baseline were trained on all twenty seeds, the others on ten or on the tasks where they failed. Every form breaks rule 1
-somewhere; this one breaks it least, by one of twenty runs on Acrobot. That is the rule in `bsrs.auto`.
+baseline were trained on all twenty seeds, the others on ten or on the tasks where they failed. Every form tried
+breaks rule 1; this one breaks it least, by one of twenty runs on Acrobot. That is the rule in `bsrs.auto`.
 
     python -m experiments.auto_design run OUT [TASK...]   # trains what OUT does not have yet
     python -m experiments.auto_design judge OUT           # the table
@@ -213,9 +213,9 @@ def _gain(own: Mapping[int, float], base: Mapping[int, float]) -> str:
 
 
 if __name__ == "__main__":
-    command, out, *tasks = [*sys.argv[1:], "", ""][: max(2, len(sys.argv) - 1)]
-    if command not in ("run", "judge") or not out:
+    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "judge"):
         sys.exit("usage: python -m experiments.auto_design run OUT [TASK...], or judge OUT")
+    command, out, *tasks = sys.argv[1:]
     if command == "run":
         run(Path(out), tasks)
     else:

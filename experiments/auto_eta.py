@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from bsrs.config.settings import RunSettings
 from bsrs.config.sweep import SweepConfig
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import unknown
 from bsrs.figures.style import BLACK, GREY, eta_colours, eta_label, new_figure
 from bsrs.stats import bootstrap, mean
 from bsrs.stats.aggregates import Array
@@ -45,11 +44,7 @@ def sweeps(scale: str) -> dict[str, list[TrainingConfig]]:
 
 def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
     """Every run at a scale, on these envs or on all."""
-    configs = [config for own in sweeps(scale).values() for config in own]
-    for env in envs:
-        if env not in (known := list(dict.fromkeys(config.env for config in configs))):
-            raise unknown("env of this experiment", env, known)
-    return [config for config in configs if not envs or config.env in envs]
+    return zoo.on_envs([config for own in sweeps(scale).values() for config in own], envs)
 
 
 def lengths(envs: Sequence[str]) -> dict[str, int]:

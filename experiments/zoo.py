@@ -28,7 +28,11 @@ PRESETS = (
 
 def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
     """Every run at a scale, on these envs or on all."""
-    configs = [config for name in PRESETS for config in expand(read_sweep(name, scale, {}))]
+    return on_envs([config for name in PRESETS for config in expand(read_sweep(name, scale, {}))], envs)
+
+
+def on_envs(configs: Sequence[TrainingConfig], envs: Sequence[str]) -> list[TrainingConfig]:
+    """Keep the runs on these envs, or all if none is named."""
     known = list(dict.fromkeys(config.env for config in configs))
     for env in envs:
         if env not in known:
