@@ -60,13 +60,13 @@ class DQNAgent(OffPolicyAgent[DQNConfig]):
         actions: Array = self.q_values(obs).argmax(axis=-1)
         return actions
 
-    @torch.no_grad()
     def q_values(self, obs: Array) -> Array:
         """Q of every action: (P, n, *obs) -> (P, n, A)."""
         if self.kernel is not None:
             q: Array = self.kernel.q_values(obs)
             return q
-        return self.online(self.as_input(obs)).cpu().numpy()  # type: ignore[no-any-return]
+        with torch.no_grad():
+            return self.online(self.as_input(obs)).cpu().numpy()  # type: ignore[no-any-return]
 
     # ---- learning
 

@@ -89,7 +89,7 @@ class AtariSingle(Single):
             truncated = False
         if self._training:
             reward = float(np.sign(reward))
-        return TimeStep(self._stack, final, reward, terminated, truncated, self._score, self._over)
+        return self._stack, final, reward, terminated, truncated, self._score, self._over
 
     def _new_game(self, seed: int | None) -> None:
         noops = 0

@@ -54,7 +54,7 @@ class MinAtarSingle(Single):
         obs = self._obs()
         ended = bool(ended)
         truncated = ended and self._ends_by_clock
-        return TimeStep(obs, obs, float(reward), ended and not truncated, truncated, float(reward), ended)
+        return obs, obs, float(reward), ended and not truncated, truncated, float(reward), ended
 
     def _obs(self) -> Obs:
         state: Obs = self._game.state()  # (10, 10, C)

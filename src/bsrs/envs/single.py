@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -21,20 +21,15 @@ Action = Any  # an int, or a float vector
 Statistics = dict[str, NDArray[Any]]
 
 
-class TimeStep(NamedTuple):
-    """What one action led to."""
+TimeStep = tuple[Obs, Obs, float, bool, bool, float, bool]
+"""What one action led to. A plain tuple, because a named one takes as long to make as to use:
 
-    obs: Obs
-    """To act on next; of no use where `over`, because the next game must be started first."""
-    final_obs: Obs
-    """The true next observation of this transition; the same object as `obs` unless a life ended."""
-    reward: float
-    terminated: bool
-    truncated: bool
-    score: float
-    """The unclipped reward, with what was won between two lives."""
-    over: bool
-    """The real game has ended; a lost life alone does not end it."""
+- obs: To act on next; of no use where `over`, because the next game must be started first.
+- final_obs: The true next observation of this transition; the same object as `obs` unless a life ended.
+- reward, terminated, truncated: Of the transition.
+- score: The unclipped reward, with what was won between two lives.
+- over: The real game has ended; a lost life alone does not end it.
+"""
 
 
 class Single(Protocol):
@@ -106,7 +101,7 @@ class GymSingle(Single):
         # At the time limit Gymnasium may say both: the end of the task is the stronger word.
         truncated = bool(truncated and not terminated)
         terminated = bool(terminated)
-        return TimeStep(obs, obs, reward, terminated, truncated, reward, terminated or truncated)
+        return obs, obs, reward, terminated, truncated, reward, terminated or truncated
 
     def _number(self, reward: Any) -> float:
         """The reward as a float, or BadInput."""

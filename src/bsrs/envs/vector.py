@@ -72,7 +72,7 @@ class Envs:
     def write_into(self, buffers: Buffers) -> None:
         """Write the outcome of every step into these buffers from now on."""
         self.buffers = buffers
-        self._numbers = buffers.reward, buffers.terminated, buffers.truncated
+        self._outcome = tuple(buffers)
 
     def reset(self) -> NDArray[Any]:
         """Start the next episode in every copy."""
@@ -85,21 +85,17 @@ class Envs:
 
         `action` is (n,) integers, or (n, k) floats in the env's units.
         """
-        obs, next_obs, _, _, _ = self.buffers
-        rewards, terminateds, truncateds = self._numbers
+        obs, next_obs, reward, terminated, truncated = self._outcome
         ended: list[Episode] = []
         for copy, past, one in zip(self._copies, self._actions, self.unpacked(action), strict=True):
             copy.send(one)  # Atari's copies work in threads of their own until they are asked
             past.append(one)
         for i, copy in enumerate(self._copies):
-            new_obs, final_obs, reward, terminated, truncated, score, over = copy.receive()
-            next_obs[i] = final_obs
-            rewards[i], terminateds[i], truncateds[i] = reward, terminated, truncated
+            obs[i], next_obs[i], reward[i], terminated[i], truncated[i], score, over = copy.receive()
             self._return[i] += score
             if over:
                 ended.append(Episode(self._return[i], len(self._actions[i])))
-                new_obs = self._begin_next(i)
-            obs[i] = new_obs
+                obs[i] = self._begin_next(i)
         return ended
 
     def step_some(self, copies: Sequence[int], actions: Sequence[Any]) -> tuple[NDArray[Any], list[bool]]:
@@ -112,10 +108,9 @@ class Envs:
         obs = np.empty((len(copies), *self.spec.obs_shape), self.spec.obs_dtype)
         over = []
         for k, i in enumerate(copies):
-            outcome = self._copies[i].receive()
-            self._return[i] += outcome.score
-            obs[k] = outcome.obs
-            over.append(outcome.over)
+            obs[k], *_, score, is_over = self._copies[i].receive()
+            self._return[i] += score
+            over.append(is_over)
         return obs, over
 
     @property

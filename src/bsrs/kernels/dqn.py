@@ -129,6 +129,7 @@ def dqn_step(
     members, B = rows.shape
     inputs, A, units = replay[0].shape[2], sizes[-1], hidden_units(sizes)
     gamma, temperature, scale = numbers
+    greedy = np.float32(0)
     double, network, keep_terminal, n_step, n_envs = options
     sums, spreads = records
     action, value, reward = np.empty(B, np.int64), np.empty(B, np.float32), np.empty(B, np.float32)
@@ -167,27 +168,30 @@ def dqn_step(
         for k in range(B * A):
             grad[k] = 0
         for b in range(B):
-            here, there = q[b * A : (b + 1) * A], q_target[(after + b) * A : (after + b + 1) * A]
-            bootstrap = state_value(there, temperature)
+            here, there, after_here = b * A, (after + b) * A, (B + b) * A  # where Q of s and of s' begin
+            largest, bootstrap = state_value(q, here, A, greedy), state_value(q_target, there, A, temperature)
             if double:
-                bootstrap = there[best_action(q[(B + b) * A : (B + b + 1) * A])]
-            plain = reward[b] + discount[b] * bootstrap
-            goal, largest = plain, state_value(here, np.float32(0))
+                bootstrap = q_target[there + best_action(q, after_here, A)]
+            goal = plain = reward[b] + discount[b] * bootstrap
             if shaped:
                 if from_target:
-                    v, next_v = state_value(q_target[b * A : (b + 1) * A], temperature), state_value(there, temperature)
+                    v, next_v = (
+                        state_value(q_target, here, A, temperature),
+                        state_value(q_target, there, A, temperature),
+                    )
                 else:
-                    v, next_v = state_value(here, temperature), bootstrap
+                    v, next_v = state_value(q, here, A, temperature), bootstrap
                     if share != 0:
-                        next_v = state_value(q[(B + b) * A : (B + b + 1) * A], temperature)
+                        next_v = state_value(q, after_here, A, temperature)
                         if share != 1:
                             next_v = share * next_v + (np.float32(1) - share) * bootstrap
                 goal = factor * reward[b] + potential_discount[b] * (eta * next_v) - eta * v + discount[b] * bootstrap
-            error = here[action[b]] - goal
-            grad[b * A + action[b]] = min(max(error, np.float32(-1)), np.float32(1)) / B
+            q_taken = q[here + action[b]]
+            error = q_taken - goal
+            grad[here + action[b]] = min(max(error, np.float32(-1)), np.float32(1)) / B
             size = abs(error)
             loss += 0.5 * size * size if size < 1 else size - 0.5
-            advantage += largest - here[action[b]]
+            advantage += largest - q_taken
             added_by_shaping += goal - plain
             value[b] = largest
             total += largest

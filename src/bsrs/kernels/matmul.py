@@ -17,7 +17,7 @@ _FEATURES = cpu_target.target_context.codegen().magic_tuple()[2]  # of the proce
 WIDTH = 16 if "+avx512f" in _FEATURES else 8  # floats of a vector
 ROWS, COLUMNS = 4, 2 * WIDTH  # of a tile
 N, T = 0, 1  # a matrix as it is, or its transpose
-_FEW = 16  # with fewer rows than this, b is read where it lies
+_FEW, _SMALL = 16, 8192  # with fewer rows than this, or fewer numbers in b, b is read where it lies
 _FAR = 512  # numbers between two rows of a beyond which its columns push each other out of the cache
 _FLOAT, _INT = ir.FloatType(), ir.IntType(64)
 _VECTOR, _PLACES = ir.VectorType(_FLOAT, WIDTH), ir.VectorType(ir.IntType(32), WIDTH)
@@ -32,7 +32,7 @@ def product(a, of_a, b, of_b, out, rows, inner, columns):
     panel, tile = _aligned(inner * COLUMNS), _aligned(ROWS * COLUMNS)
     for begin in range(0, columns, COLUMNS):
         width = min(COLUMNS, columns - begin)
-        if rows < _FEW and of_b == N and width == COLUMNS:
+        if of_b == N and width == COLUMNS and (rows < _FEW or inner * columns < _SMALL):
             at_b, b_row = _address(b) + 4 * begin, 4 * columns
         else:
             _pack(b, of_b, panel, begin, width, inner, columns)
@@ -69,6 +69,9 @@ def _aligned(size):
 @njit
 def _pack(b, of_b, panel, begin, width, inner, columns):
     """Put some columns of op(b) side by side, (inner, COLUMNS), with zeros where there are fewer."""
+    if of_b == N and width == COLUMNS:
+        _copy_rows(_address(b) + 4 * begin, 4 * columns, _address(panel), 4 * COLUMNS, inner)
+        return
     if width < COLUMNS:
         panel[:] = 0
     if of_b == N:
@@ -144,6 +147,22 @@ _four_rows, _one_row = _tile(ROWS), _tile(1)
 
 
 @intrinsic
+def _copy_rows(typing, source, source_row, to, to_row, count):
+    """Copy so many rows of COLUMNS numbers. The distances between rows are in bytes."""
+
+    def generate(context, builder, signature, args):
+        source, source_row, to, to_row, count = args
+        with cgutils.for_range(builder, count) as loop:
+            row = [_plus(builder, start, step, loop.index) for start, step in ((source, source_row), (to, to_row))]
+            for c in range(COLUMNS // WIDTH):
+                here, there = (_plus(builder, start, _INT(4 * WIDTH), _INT(c)) for start in row)
+                _store(builder, _load(builder, here), there)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+@intrinsic
 def _transpose(typing, source, source_row, to, to_row):
     """Transpose a square block, as wide as a vector. The distances between rows are in bytes."""
 
@@ -167,7 +186,7 @@ def _transpose(typing, source, source_row, to, to_row):
 
 
 def _plus(builder, address, distance, times):
-    return builder.add(address, builder.mul(distance, _INT(times)))
+    return builder.add(address, builder.mul(distance, _INT(times) if isinstance(times, int) else times))
 
 
 def _load(builder, address):

@@ -41,6 +41,18 @@ def _narrow_outer(x, grad, out, rows, fan_in, fan_out):
 
 
 @njit
+def _column_sums(x, out, rows, columns):
+    """`out = x.sum(axis=0)`, (rows, columns)."""
+    if columns >= _NARROW:
+        product(np.ones(rows, np.float32), N, x, N, out, 1, rows, columns)
+        return
+    out[:] = 0
+    for b in range(rows):
+        for k in range(columns):
+            out[k] += x[b * columns + k]
+
+
+@njit
 def layer(x, weight, bias, y, rows, relu):
     """`y = x @ weight + bias`, with a ReLU or without."""
     fan_out = len(bias)
@@ -113,13 +125,7 @@ def backward(x, rows, hidden, all_rows, row, sizes, grad_output, into, grad_inpu
                 _narrow_outer(source, gradient, into[at:end], rows, fan_in, fan_out)
             else:
                 product(source, T, gradient, N, into[at:end], fan_in, rows, fan_out)
-            bias = into[end : end + fan_out]
-            for k in range(fan_out):
-                bias[k] = 0
-            for b in range(rows):
-                of_row = gradient[b * fan_out : (b + 1) * fan_out]
-                for k in range(fan_out):
-                    bias[k] += of_row[k]
+            _column_sums(gradient, into[end : end + fan_out], rows, fan_out)
         if i == 0 and not len(grad_input):
             return
         back = grad_input if i == 0 else scratch[flip * room : flip * room + rows * fan_in]

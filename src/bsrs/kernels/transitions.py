@@ -48,22 +48,22 @@ def take(work, at, size):
 
 
 @njit
-def best_action(q):
-    """The first of the largest."""
+def best_action(q, at, n_actions):
+    """The first of the largest of the Q values that begin at `at`."""
     best = 0
-    for k in range(1, len(q)):
-        if q[k] > q[best] or q[k] != q[k]:
+    for k in range(1, n_actions):
+        if q[at + k] > q[at + best] or q[at + k] != q[at + k]:
             best = k
     return best
 
 
 @njit
-def state_value(q, temperature):
-    """V of one state: the largest Q, or tau * logsumexp(Q / tau)."""
-    largest = q[best_action(q)]
+def state_value(q, at, n_actions, temperature):
+    """V of the state whose Q values begin at `at`: the largest, or tau * logsumexp(Q / tau)."""
+    largest = q[at + best_action(q, at, n_actions)]
     if temperature == 0:
         return largest
     total = np.float32(0)
-    for k in range(len(q)):
+    for k in range(at, at + n_actions):
         total += np.exp((q[k] - largest) / temperature)
     return largest + temperature * np.log(total)
