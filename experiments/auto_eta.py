@@ -24,22 +24,27 @@ from bsrs.sweep.plan import SCALES, expand, read_sweep
 from experiments import zoo
 from experiments.claims import SEED, Claim, Scope, area, corrected, failures_text, final, gain, judged
 from experiments.pooling import UNIT, Tasks, against_zero, pair_gains, span_of, too_few
+from experiments.records import is_of_version_0_1
 
 CONSTANTS = (0.0, 0.5, 1.0, 2.0, 5.0)
 FIRST_SEED = 100
-OWN_SETTINGS = SweepConfig(algorithm="dqn", env=("LunarLander-v3",), seeds=10, fields={"steps": 50_000})
+OWN_SETTINGS = SweepConfig(
+    algorithm="dqn", env=("LunarLander-v3",), seeds=10, first_seed=FIRST_SEED, fields={"steps": 50_000}
+)
+OLD_RULE = "auto (version 0.1)"
 Settings = dict[float | str, Series]  # by eta
 
 
 def sweeps(scale: str) -> dict[str, list[TrainingConfig]]:
-    """Every run at a scale, by task."""
-    found = {f"{name.removeprefix('zoo-')}, tuned": read_sweep(name, scale, {}) for name in zoo.PRESETS}
+    """Every run at a scale, by task. MinAtar has the seeds of its own study, whose constants need no second run."""
+    zoo_sweeps = {name: dataclasses.replace(read_sweep(name, scale, {}), first_seed=FIRST_SEED) for name in zoo.PRESETS}
+    found = {f"{name.removeprefix('zoo-')}, tuned": sweep for name, sweep in zoo_sweeps.items()}
     minatar = read_sweep("minatar", scale, {})
     found |= {env.split("/")[1]: dataclasses.replace(minatar, env=(env,)) for env in minatar.env}
     if scale != "smoke":
         found["lunarlander, our settings"] = OWN_SETTINGS
     etas = (0.0, 1.0, "auto") if scale == "smoke" else (*CONSTANTS, "auto")
-    return {name: expand(dataclasses.replace(sweep, eta=etas, first_seed=FIRST_SEED)) for name, sweep in found.items()}
+    return {name: expand(dataclasses.replace(sweep, eta=etas)) for name, sweep in found.items()}
 
 
 def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
@@ -56,7 +61,7 @@ def lengths(envs: Sequence[str]) -> dict[str, int]:
 
 
 def by_task(series: Sequence[Series]) -> dict[str, Settings]:
-    """Part the series into tasks. Only those with the baseline and auto count."""
+    """Part the series into tasks. Only those with the baseline and auto count; version 0.1 had another auto."""
     names = {
         RunSettings.of(config).identity: name
         for scale in SCALES
@@ -66,7 +71,8 @@ def by_task(series: Sequence[Series]) -> dict[str, Settings]:
     found: dict[str, Settings] = {}
     for each in series:
         if name := names.get(each.runs[0].config.identity):
-            found.setdefault(name, {})[each.eta] = each
+            is_old = each.eta == "auto" and is_of_version_0_1(each.runs[0])
+            found.setdefault(name, {})[OLD_RULE if is_old else each.eta] = each
     return {name: own for name, own in found.items() if {0.0, "auto"} <= own.keys()}
 
 
@@ -110,7 +116,9 @@ def _judged(text: str, found: Tasks, values: Array, scope: Scope, low: float | N
 
 
 def _best(own: Settings) -> Series:
-    return max((each for eta, each in own.items() if eta != "auto"), key=lambda each: float(each.area.mean()))
+    return max(
+        (each for eta, each in own.items() if not isinstance(eta, str)), key=lambda each: float(each.area.mean())
+    )
 
 
 def auto_table(series: Sequence[Series]) -> list[str]:

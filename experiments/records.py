@@ -17,7 +17,7 @@ FASTER_TARGET = "zoo-faster-target"  # the control of the zoo's study
 # need a cluster.
 EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
     "atari": (("atari",), lambda config: True),
-    "auto-eta": (("auto",), lambda config: True),
+    "auto-eta": (("auto", "minatar"), lambda config: True),
     "minatar": (("minatar",), lambda config: True),
     "pendulum": (("pendulum",), lambda config: True),
     "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
