@@ -361,7 +361,7 @@ def test_files_of_older_versions_are_read(saved: Path) -> None:
         model.bsrs_shaper.settings.terminal,
         model.bsrs_shaper.settings.seed,
     ) == ("target", "keep", 9)
-    assert model.bsrs_shaper.etas(0) == [0.7]
+    assert model.bsrs_shaper.coefficients(0)[0] == 0.7
 
 
 def test_what_an_eta_remembers_must_be_plain(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ BOOTSTRAPPED = "bootstrapped"
 
 def as_potential(potential: Any) -> Potential:
     """Return the potential for a potential or its class, a function of the state, or MODULE:NAME."""
+    if isinstance(potential, (Bootstrapped, Static, RandomDynamic)):
+        return potential
     if potential in (None, "", BOOTSTRAPPED):
         return Bootstrapped()
     if is_object_name(potential):
@@ -78,8 +80,6 @@ def as_potential(potential: Any) -> Potential:
     if not callable(potential):
         raise BadInput(f"the potential is {str(potential)[:80]!r}; expected a function of the state, or MODULE:NAME")
     own: Potential = potential
-    if isinstance(potential, (Bootstrapped, Static, RandomDynamic)):
-        return own
     try:
         parameters = inspect.signature(potential).parameters.values()
     except (TypeError, ValueError):  # some built-in functions have no signature

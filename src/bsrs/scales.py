@@ -50,7 +50,7 @@ class ShapeScale:
     probes: int = 0
     """Number of probe observations whose V is passed to `look` once per target-network period."""
     mixes: bool = False
-    """Whether `share` decides how V(s') mixes the two networks, instead of the setting `potential_network`."""
+    """Whether `mix` decides how V(s') mixes the two networks, instead of the setting `potential_network`."""
 
     def __call__(self, step: int, state: Array = None) -> Array:
         """Return eta at a training step and, if it depends on the state, for a batch of states."""
@@ -83,17 +83,14 @@ class ShapeScale:
         """Return additional numbers for the records."""
         return {}
 
-    def reward_factor(self, memory: Memory, step: int) -> float:
-        """Return the factor for the env's reward. With 1 + eta, V keeps its scale while eta changes."""
-        return 1.0
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
+        """Return the share of the online network in the potential's V(s'), and the factor for the env's reward.
 
-    def share(self, memory: Memory, step: int) -> float:
-        """Return the share of the online network in the potential's V(s'); the rest is the target network's.
-
-        0 is the split potential, 1 the online one; V(s) is always the online network's. In terms of the parts of BSRS,
-        b = share * eta / (1 + eta).
+        The rest of V(s') is the target network's: 0 is the split potential, 1 the online one; V(s) is always the online
+        network's. In terms of the parts of BSRS, b = share * eta / (1 + eta). With the factor 1 + eta, V keeps its
+        scale while eta changes.
         """
-        return 1.0
+        return 1.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -207,10 +204,8 @@ def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float |
     `piecewise:STEP=ETA,STEP=ETA,...`, or MODULE:NAME for your own: the form that configs and command lines use.
     A function takes (step, state), or one of them by that name.
     """
-    if is_own_scale(eta):
-        return as_scale(object_named(str(eta), "eta"))
     if isinstance(eta, str):
-        return _parse_scale(eta)
+        return as_scale(object_named(eta, "eta")) if is_own_scale(eta) else _parse_scale(eta)
     if isinstance(eta, (int, float)):
         if not math.isfinite(eta):
             raise BadInput(f"eta is {eta}; expected a finite number")

@@ -12,10 +12,10 @@ from typing import Any
 from stable_baselines3.common.save_util import open_path
 
 from bsrs.errors import BadInput, say
-from bsrs.sb3.attach import attach
+from bsrs.sb3.attach import shape
 from bsrs.sb3.pickles import read_pickle
 from bsrs.sb3.saving import needs_object, restore
-from bsrs.sb3.shaper import ModelShaper, ValueFunction
+from bsrs.sb3.shaper import ValueFunction
 from bsrs.shaping import Potential, ShapeScale
 
 LARGEST_DATA = 2**28  # bytes
@@ -61,13 +61,14 @@ def load(
     vars(model).pop("bsrs_shaping", None)
     try:
         parts = {"eta": eta, "potential": potential, "value_fn": value_fn}
-        shaper = ModelShaper(model, restore(saved, {name: part for name, part in parts.items() if part is not None}))
+        settings = restore(saved, {name: part for name, part in parts.items() if part is not None})
+        shape(model, **vars(settings))
         if saved.get("state") is not None:  # files of older versions have none
             scale = eta is None or needs_object(saved["eta"])
-            shaper.load_state(saved["state"], scale=scale, device=model.device)
+            model.bsrs_shaper.load_state(saved["state"], scale=scale, device=model.device)
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, zlib.error) as error:
         raise BadInput(f"the shaping of {path} cannot be restored: {error}") from None
-    return attach(model, shaper)
+    return model
 
 
 def _read_archive(file: io.BytesIO, trust: bool, replaced: Collection[str]) -> tuple[Any, dict[str, Any]]:

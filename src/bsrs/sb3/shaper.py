@@ -54,7 +54,7 @@ class ModelShaper(BatchShaper):
         self.reader = reader_for(model) if settings.value_fn is None and self.needs_value else None
         if self.reader and settings.network == "target" and not self.reader.clock:
             raise BadInput(f"{type(model).__name__} has no target network: expected network='online'")
-        if self.mixes or any(self.probes):
+        if self.needs_target:
             _check_for_auto(model, self)
         seed = (model.seed or 0) if settings.seed is None else settings.seed
         self._rng = stream(seed, "sb3 potential", model.num_timesteps)
@@ -62,10 +62,10 @@ class ModelShaper(BatchShaper):
 
     def _check_eta(self, step: int) -> None:
         """Refuse an eta that is not a number, and print a notice if it is unusual."""
-        if self.depends_on_state:
+        if self.scale.depends_on_state:
             return
         try:
-            eta = float(self.etas(step)[0])
+            eta = float(self.scale.at(self.memory, step))
         except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise BadInput(f"eta is {self.settings.eta!r}; expected one number at every step ({error})") from None
         if eta < 0 or eta > UNUSUAL:
@@ -90,7 +90,7 @@ class ModelShaper(BatchShaper):
 
     def watch_model(self, model: Any, obs: Observations, size: int) -> None:
         """Show V to "auto" if a period of the target network is over; the first batches become the probes."""
-        wanted = self.probes[0]
+        wanted = self.scale.probes
         now, period = self.reader.clock(model, self.updates * size / model.batch_size)  # type: ignore[misc, union-attr]
         few = map_obs(lambda part: part[:wanted].clone(), obs) if self._size < wanted else obs
         # The same random draws at every look: sampling must not look like movement.
@@ -114,20 +114,20 @@ class ModelShaper(BatchShaper):
             model.logger.record("shaping/ep_sum", bonus)
             model.logger.record("shaping/ep_shaped_rew_mean", raw + bonus)
 
-    def state(self, member: int = 0) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return what a continued training needs besides the settings, as plain data."""
         watching = {"size": self._size, "looks": self._looks, "next_look": self._next_look}
         probes = [encode(part) for part in self._watched]
-        return {**super().state(member), "stream": self._rng.bit_generator.state, **watching, "probes": probes}
+        return {**super().state(), "stream": self._rng.bit_generator.state, **watching, "probes": probes}
 
-    def load_state(self, state: dict[str, Any], member: int = 0, *, scale: bool = True, device: Any = "cpu") -> None:
+    def load_state(self, state: dict[str, Any], *, scale: bool = True, device: Any = "cpu") -> None:
         """Continue from where `state` was taken; a new scale starts from scratch."""
         self._rng.bit_generator.state = state["stream"]
         if not scale:
             return
-        super().load_state({"step": 0, "updates": 0, **state}, member)
+        super().load_state({"step": 0, "updates": 0, **state})
         if state.get("probes"):  # go on watching the same observations
-            Shaper.load_state(self, state["scale"], member)
+            Shaper.load_state(self, state["scale"])
             self._watched = [decode(part, device) for part in state["probes"]]
             self._size, self._looks, self._next_look = (state[name] for name in ("size", "looks", "next_look"))
 
