@@ -128,9 +128,7 @@ def main(args: Args) -> list[float]:
                     for parameter, target_parameter in zip(net.parameters(), target.parameters(), strict=True):
                         target_parameter.data.lerp_(parameter.data, args.tau)
 
-            if (
-                shaper.scale.probes and step % round(args.policy_frequency / args.tau) == 0
-            ):  # BSRS: once per target period
+            if shaper.scale.probes and step % round(args.policy_frequency / args.tau) == 0:  # BSRS: once per period
                 probes = observations[: shaper.scale.probes].clone() if probes is None else probes  # BSRS
                 shaper.look(value(probes).detach().numpy())  # BSRS: "auto" watches how far V moves
 

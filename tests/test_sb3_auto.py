@@ -154,8 +154,8 @@ def test_it_is_the_default() -> None:
     [
         (lambda: PPO("MlpPolicy", "CartPole-v1", device="cpu"), {}, "PPO has none: choose a number"),
         (lambda: build("contrib CrossQ"), {}, "CrossQ has none: choose a number"),
-        (lambda: build("sb3 DQN"), {"network": "target"}, "or choose a number"),
-        (lambda: build("sb3 DQN"), {"potential": lambda obs: obs[:, 0]}, "or choose a number"),
+        (lambda: build("sb3 DQN"), {"network": "target"}, "as by default: choose a number"),
+        (lambda: build("sb3 DQN"), {"potential": lambda obs: obs[:, 0]}, "as by default: choose a number"),
         (lambda: SAC("MlpPolicy", "Pendulum-v1", tau=0.0), {}, "tau is 0: choose a number"),
     ],
 )

@@ -205,16 +205,6 @@ def separate_rng(seed: int) -> Iterator[None]:
         yield
 
 
-def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return each tensor as (B,): libraries disagree about (B,) and (B, 1)."""
-    return tuple(tensor.reshape(-1) for tensor in tensors)
-
-
-def describe_array(array: Any) -> str:
-    """Return the kind and the shape of an array, for messages."""
-    return f"a {type(array).__name__} of shape {tuple(getattr(array, 'shape', ()))}"
-
-
 def reader_for(thing: Any, readers: dict[type, Any], library: str) -> Any:
     """Return the reader of the class that `thing` is or inherits from."""
     for known in type(thing).__mro__:

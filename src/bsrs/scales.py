@@ -95,24 +95,13 @@ class ShapeScale:
 
 @dataclass(frozen=True)
 class Custom(ShapeScale):
-    """Wrap a function of (step, state)."""
+    """Wrap a function of (step, state), or of the step alone."""
 
     of: Callable[..., Array]
+    depends_on_state: bool = True
 
     def __call__(self, step: int, state: Array = None) -> Array:
-        return self.of(step, state)
-
-
-@dataclass(frozen=True)
-class OfStep(ShapeScale):
-    """Wrap a function of the step."""
-
-    depends_on_state = False
-
-    of: Callable[[int], float]
-
-    def __call__(self, step: int, state: Array = None) -> float:
-        return self.of(step)
+        return self.of(step, state) if self.depends_on_state else self.of(step)
 
 
 @dataclass(frozen=True)
@@ -216,7 +205,11 @@ def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float |
         return eta()
     if isinstance(eta, ShapeScale):
         return eta
-    return _from_function(eta) if callable(eta) else Constant(eta)
+    if callable(eta):
+        return _from_function(eta)
+    if not hasattr(eta, "shape"):
+        raise BadInput(f"eta is {str(eta)[:80]!r}; expected a number, a shape-scale or a function")
+    return Constant(eta)
 
 
 def check_eta(eta: float | str) -> None:
@@ -265,7 +258,7 @@ def _from_function(function: Callable[..., Array]) -> ShapeScale:
     if len(required) <= 1 and names[:1] and names[0] in STATE:
         return PerState(function)
     if len(required) <= 1 and names[:1] and names[0] in STEP:
-        return OfStep(function)
+        return Custom(function, depends_on_state=False)
     raise BadInput(f"the function given as eta takes ({', '.join(names)}); expected (step, state), (step) or (state)")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, reader_for, separate_rng, shaped_class
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, reader_for, separate_rng, shaped_class
 from bsrs.errors import BadInput, optional
 
 optional("skrl", "bsrs.skrl", "skrl")
@@ -78,7 +78,7 @@ class AgentShaping(ShapingModule):
         with separate_rng(batches.updates + 1):
             value, next_value = self.value(inputs), self.value(next_inputs)
             bootstrap = self.value(next_inputs, "target_") if batches.scale.mixes else None
-        reward, terminated = flat(batch["rewards"], batch["terminated"])
+        reward, terminated = batch["rewards"].reshape(-1), batch["terminated"].reshape(-1)
         term = batches.term(
             value,
             next_value,

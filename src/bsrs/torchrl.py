@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, reader_for, separate_rng, shaped_class
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, reader_for, separate_rng, shaped_class
 from bsrs.errors import BadInput, optional
 
 optional("torchrl", "bsrs.torchrl", "torchrl")
@@ -101,9 +101,8 @@ class LossShaping(ShapingModule):
             td = tensordict.reshape(-1)
             next_td = td.get("next")
             done = next_td.get(keys.done)
-            plain, reward, terminated = flat(
-                target, next_td.get(keys.reward), next_td.get(keys.terminated, default=done)
-            )
+            found = target, next_td.get(keys.reward), next_td.get(keys.terminated, default=done)
+            plain, reward, terminated = (tensor.reshape(-1) for tensor in found)
             steps = td.get(keys.steps_to_next_obs, default=None)
             gamma = estimator.gamma.expand_as(reward) if steps is None else estimator.gamma ** steps.reshape(-1)
             with separate_rng(batches.updates + 1):

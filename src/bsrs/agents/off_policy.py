@@ -237,13 +237,11 @@ class OffPolicyAgent(Generic[Config]):
 
     def load_policy(self, member: int, state: State) -> None:
         """Load what `policy` returned, also into the target networks. A policy without its critics will do."""
-        from bsrs.agents.old_models import renamed
-
-        tensors, found = renamed(state.tensors), {}
+        found = {}
         for name, network in self.networks.items():
             prefix = _prefix(self.targets.get(name, name))
-            named = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-            own = {key: tensor for key, tensor in named.items() if "/" not in key}
+            named = {key.removeprefix(prefix): key for key in state.tensors if key.startswith(prefix)}
+            own = {inner: state.tensors[key] for inner, key in named.items() if "/" not in inner}
             if own:
                 check_weights(network.each[member], own)
                 found[name] = own
