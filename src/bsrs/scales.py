@@ -168,11 +168,7 @@ class PerState(ShapeScale):
     def __call__(self, step: int, state: Array = None) -> Array:
         if state is None:
             raise BadInput("a state-dependent eta needs the states, and none were given")
-        if callable(self.of):
-            return self.of(state)
-        if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
-            return look_up(self.of, state, state.float())
-        return (like_array(self.of, None) if isinstance(self.of, (list, tuple)) else self.of)[state]
+        return self.of(state) if callable(self.of) else like_array(self.of, state * 1.0)[state]
 
 
 def _check_schedule(steps: int, *etas: float) -> None:
@@ -247,19 +243,27 @@ STEP = ("step", "steps", "t")
 def _from_function(function: Callable[..., Array]) -> ShapeScale:
     """The scale that a function of the step, of the state, or of both gives."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have no signature
+        names = list(inspect.signature(function).parameters)
+    except ValueError:  # some built-in functions have no signature
         return Custom(function)
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p.name for p in parameters if p.name in names and p.default is p.empty]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if takes_any or len(required) == 2 or (len(names) > 1 and names[1] in STATE and len(required) < 2):
+    if takes(function, 2) and (not takes(function, 1) or set(names[1:2]) & set(STATE)):
         return Custom(function)
-    if len(required) <= 1 and names[:1] and names[0] in STATE:
+    if takes(function, 1) and names[0] in STATE:
         return PerState(function)
-    if len(required) <= 1 and names[:1] and names[0] in STEP:
+    if takes(function, 1) and names[0] in STEP:
         return Custom(function, depends_on_state=False)
     raise BadInput(f"the function given as eta takes ({', '.join(names)}); expected (step, state), (step) or (state)")
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it shows."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # some built-in functions have no signature
+    return True
 
 
 def _parse_scale(text: str) -> ShapeScale:
@@ -287,10 +291,6 @@ def _parse_scale(text: str) -> ShapeScale:
             " piecewise:STEP=ETA,STEP=ETA or MODULE:NAME for your own"
         ) from None
     raise unknown("shape-scale", kind, ["auto", *_NAMED_SCALES, "piecewise"])
-
-
-def look_up(table: Array, state: Array, like: Array) -> Array:
-    return like_array(table, like)[state]
 
 
 def like_array(array: Array, reference: Array) -> Array:

@@ -14,10 +14,13 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch.nn.modules import activation
 
 from bsrs.errors import BadInput, printable
 
-# Classes that a file may name. They are settings, such as the class of a policy: loading makes no objects of them.
+# Classes that a file may name, next to PyTorch's activations and optimizers. They are settings, such as the class of a
+# policy: loading makes no objects of them.
 NAMED = """
 stable_baselines3.common.policies: ActorCriticPolicy ActorCriticCnnPolicy MultiInputActorCriticPolicy
 stable_baselines3.dqn.policies: DQNPolicy CnnPolicy MultiInputPolicy
@@ -36,20 +39,7 @@ stable_baselines3.common.buffers: ReplayBuffer RolloutBuffer DictReplayBuffer Di
 stable_baselines3.her.her_replay_buffer: HerReplayBuffer
 stable_baselines3.common.torch_layers: FlattenExtractor NatureCNN CombinedExtractor
 stable_baselines3.common.sb2_compat.rmsprop_tf_like: RMSpropTFLike
-torch.nn.modules.activation:
-    CELU ELU GELU Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid
-    Softplus Softsign Tanh
 torch.nn.modules.linear: Identity
-torch.optim.adadelta: Adadelta
-torch.optim.adagrad: Adagrad
-torch.optim.adam: Adam
-torch.optim.adamax: Adamax
-torch.optim.adamw: AdamW
-torch.optim.asgd: ASGD
-torch.optim.nadam: NAdam
-torch.optim.radam: RAdam
-torch.optim.rmsprop: RMSprop
-torch.optim.sgd: SGD
 numpy: bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
 """
 # Classes of which a file may hold objects: made without a call, and given their attributes.
@@ -79,7 +69,14 @@ def _names(lists: str) -> frozenset[str]:
     return frozenset(found)
 
 
-NAMED_CLASSES, BUILT_CLASSES, ENUM_CLASSES = map(_names, (NAMED, BUILT, ENUMS))
+def _defined(base: type, module: Any) -> frozenset[str]:
+    """Return the full names of the subclasses of `base` that a module has."""
+    found = [thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, base)]
+    return frozenset(f"{cls.__module__}.{cls.__qualname__}" for cls in found)
+
+
+BUILT_CLASSES, ENUM_CLASSES = _names(BUILT), _names(ENUMS)
+NAMED_CLASSES = _names(NAMED) | _defined(torch.nn.Module, activation) | _defined(torch.optim.Optimizer, torch.optim)
 
 
 class Rebuild:
