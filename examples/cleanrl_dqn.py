@@ -56,7 +56,7 @@ def main(args: Args) -> list[float]:
     q_network, target_network = QNetwork(env), QNetwork(env)
     target_network.load_state_dict(q_network.state_dict())
     optimizer = torch.optim.Adam(q_network.parameters(), lr=args.learning_rate)
-    shaper = Shaper([Shaping(args.eta)])  # BSRS: eta, and what it learns if it is "auto"
+    shaper = Shaper(Shaping(args.eta))  # BSRS: eta, and what it learns if it is "auto"
 
     obs_shape = env.observation_space.shape
     observations = torch.zeros(args.buffer_size, *obs_shape)
@@ -100,8 +100,8 @@ def main(args: Args) -> list[float]:
             optimizer.step()
 
         if step % args.target_network_frequency == 0:
-            if shaper.probes[0] and step > args.learning_starts:  # BSRS: "auto" watches how far V moves per period
-                probes = observations[: shaper.probes[0]].clone() if probes is None else probes  # BSRS
+            if shaper.scale.probes and step > args.learning_starts:  # BSRS: "auto" watches how far V moves per period
+                probes = observations[: shaper.scale.probes].clone() if probes is None else probes  # BSRS
                 shaper.look(q_network(probes).amax(dim=1).detach().numpy())  # BSRS
             target_network.load_state_dict(q_network.state_dict())
 

@@ -76,7 +76,7 @@ def main(args: Args) -> list[float]:
     target_entropy = -float(np.prod(env.action_space.shape))
     log_alpha = torch.zeros(1, requires_grad=True)
     alpha_optimizer = torch.optim.Adam([log_alpha], lr=args.q_lr)
-    shaper = Shaper([Shaping(args.eta)])  # BSRS: eta, and what it learns if it is "auto"
+    shaper = Shaper(Shaping(args.eta))  # BSRS: eta, and what it learns if it is "auto"
 
     obs_dim, action_dim = env.observation_space.shape[0], env.action_space.shape[0]
     observations, next_observations = torch.zeros(args.buffer_size, obs_dim), torch.zeros(args.buffer_size, obs_dim)
@@ -137,8 +137,8 @@ def main(args: Args) -> list[float]:
                 for parameter, target_parameter in zip(net.parameters(), target.parameters(), strict=True):
                     target_parameter.data.lerp_(parameter.data, args.tau)
 
-            if shaper.probes[0] and step % round(1 / args.tau) == 0:  # BSRS: once per period of the target networks
-                probes = observations[: shaper.probes[0]].clone() if probes is None else probes  # BSRS
+            if shaper.scale.probes and step % round(1 / args.tau) == 0:  # BSRS: once per period of the target networks
+                probes = observations[: shaper.scale.probes].clone() if probes is None else probes  # BSRS
                 with torch.random.fork_rng():  # BSRS: the same actions each time, so that only V moves
                     torch.manual_seed(0)  # BSRS
                     shaper.look(value(probes).detach().numpy())  # BSRS: "auto" watches how far V moves

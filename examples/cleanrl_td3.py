@@ -70,7 +70,7 @@ def main(args: Args) -> list[float]:
         target.load_state_dict(net.state_dict())
     q_optimizer = torch.optim.Adam([*qf1.parameters(), *qf2.parameters()], lr=args.learning_rate)
     actor_optimizer = torch.optim.Adam(actor.parameters(), lr=args.learning_rate)
-    shaper = Shaper([Shaping(args.eta)])  # BSRS: eta, and what it learns if it is "auto"
+    shaper = Shaper(Shaping(args.eta))  # BSRS: eta, and what it learns if it is "auto"
 
     obs_dim, action_dim = env.observation_space.shape[0], env.action_space.shape[0]
     observations, next_observations = torch.zeros(args.buffer_size, obs_dim), torch.zeros(args.buffer_size, obs_dim)
@@ -128,8 +128,8 @@ def main(args: Args) -> list[float]:
                     for parameter, target_parameter in zip(net.parameters(), target.parameters(), strict=True):
                         target_parameter.data.lerp_(parameter.data, args.tau)
 
-            if shaper.probes[0] and step % round(args.policy_frequency / args.tau) == 0:  # BSRS: once per target period
-                probes = observations[: shaper.probes[0]].clone() if probes is None else probes  # BSRS
+            if shaper.scale.probes and step % round(args.policy_frequency / args.tau) == 0:  # BSRS: once per period
+                probes = observations[: shaper.scale.probes].clone() if probes is None else probes  # BSRS
                 shaper.look(value(probes).detach().numpy())  # BSRS: "auto" watches how far V moves
 
     env.close()

@@ -88,13 +88,9 @@ class Form(ShapeScale):
         a = max(self.a(memory["b"]), 1e-3)  # so that b can be anything
         return a / (1 - a)
 
-    def share(self, memory: Memory, step: int) -> float:
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
         eta = self.at(memory, step)
-        return self.b(memory["b"]) * (1 + eta) / eta
-
-    def reward_factor(self, memory: Memory, step: int) -> float:
-        eta = self.at(memory, step)
-        return self.c(eta / (1 + eta)) * (1 + eta)
+        return self.b(memory["b"]) * (1 + eta) / eta, self.c(eta / (1 + eta)) * (1 + eta)
 
     def report(self, memory: Memory) -> dict[str, float]:
         return self.rule.report(memory)

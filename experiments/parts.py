@@ -57,11 +57,12 @@ def target_by_parts(
     agent: OffPolicyAgent[Any], batch: Batch, q: Tensor, value: Tensor, next_value: Tensor, bootstrap: Tensor, step: int
 ) -> Tensor:
     """Return the agent's target with the parts that its config names. Q is (P, B), or (P, n, B) for n critics."""
-    eta = torch.tensor(agent.shaper.etas(step), dtype=q.dtype, device=q.device)
+    eta = torch.tensor([shaper.coefficients(step)[0] for shaper in agent.shapers], dtype=q.dtype, device=q.device)
+    ended, kept = batch.terminated, agent.config.terminal == "keep"
     given = {
         "reward": batch.reward, "value": value, "next_value": next_value, "bootstrap": bootstrap,
-        "discount": discount_of(batch.terminated, agent.config.gamma, batch.steps),
-        "potential_discount": agent.potential_discount(batch),
+        "discount": discount_of(ended, agent.config.gamma, batch.steps),
+        "potential_discount": discount_of(ended & (not kept), agent.config.gamma, batch.steps),
         **part_coefficients(eta.reshape(-1, 1), agent.config.parts),
     }  # fmt: skip
     if q.ndim == 3:

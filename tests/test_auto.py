@@ -160,8 +160,8 @@ class Fixed(ShapeScale):
     def __call__(self, step: int, state: Any = None) -> float:
         return 1.5
 
-    def share(self, memory: Memory, step: int) -> float:
-        return self.of
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
+        return self.of, 1.0
 
 
 def learnt_from_random_play(of: TrainingConfig, shaping: Shaping, *, kernels: bool) -> dict[str, torch.Tensor]:
@@ -210,14 +210,15 @@ class KeepsScale(ShapeScale):
     """A fixed eta that keeps the scale of V."""
 
     depends_on_state = False
+    mixes = True
 
     eta: float
 
     def __call__(self, step: int, state: Any = None) -> float:
         return self.eta
 
-    def reward_factor(self, memory: Memory, step: int) -> float:
-        return 1 + self.eta
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
+        return 1.0, 1 + self.eta
 
 
 @pytest.mark.parametrize("algorithm", CASES)
@@ -235,7 +236,7 @@ def test_kernels_multiply_the_reward(algorithm: str) -> None:
 def test_v_keeps_its_scale_whatever_eta_is() -> None:
     """A state that pays 1 for ever: V = 1 / (1 - gamma), where a constant eta of the paper has 1 / (1 + eta) of it."""
     for of, scaled in ((KeepsScale(0.7), 1.0), (Constant(0.7), 1 / 1.7)):
-        shaper, q = Shaper([Shaping(of)]), np.zeros(1)
+        shaper, q = Shaper(Shaping(of)), np.zeros(1)
         for _ in range(500):
             q = q + 0.2 * (shaper(np.ones(1), q, q, gamma=0.9) + 0.9 * q - q)
         assert q[0] == pytest.approx(scaled * 10, rel=1e-4)
@@ -262,8 +263,8 @@ def test_a_run_with_auto_resumes_exactly(algorithm: str) -> None:
         resumed_loop.load_state(p, state)
     for one in (loop, resumed_loop):
         advance(one, 150)
-    assert agent.shaper.state(0) == resumed.shaper.state(0)
-    assert agent.shaper.etas(400)[0] > 0
+    assert agent.shapers[0].state() == resumed.shapers[0].state()
+    assert agent.shapers[0].coefficients(400)[0] > 0
     assert agent.metrics() == resumed.metrics()
     for p in range(2):
         ours, theirs = (one.policy(p).tensors for one in (agent, resumed))
@@ -277,7 +278,7 @@ def test_a_member_with_auto_learns_as_it_does_alone(algorithm: str) -> None:
     for some in (of, of[:1]):
         loop, agent = started(list(some))
         advance(loop, 260)
-        found.append(agent.shaper.in_force(260)[0])
+        found.append(agent.shapers[0].in_force(260))
     assert found[0] == pytest.approx(found[1], rel=1e-3, abs=1e-3)
 
 
@@ -322,9 +323,9 @@ def test_a_saved_model_continues_with_the_same_eta(tmp_path: Path) -> None:
         "CartPole-v1", eta="auto", steps=300, **{k: v for k, v in {**RUN, **CASES["dqn"]}.items() if k != "env"}
     )
     learner.learn().save(tmp_path / "run")
-    before = learner.agent.shaper.in_force(300)[0]
+    before = learner.agent.shapers[0].in_force(300)
     assert before["eta"] > 0
     loaded = DQN.load(tmp_path / "run")
-    assert loaded.agent.shaper.in_force(300)[0] == before
+    assert loaded.agent.shapers[0].in_force(300) == before
     loaded.learn(200)
     assert loaded.step == 500

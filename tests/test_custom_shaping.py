@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import bsrs
+from bsrs.agents.agent import Batch
 from bsrs.cli import main
 from bsrs.config.settings import folder_name
 from bsrs.errors import BadInput
@@ -155,18 +156,16 @@ def test_a_bare_function_is_a_potential():
 def test_eta_of_the_wrong_shape_is_refused_and_numpy_is_taken():
     import torch
 
-    reward, state = torch.ones(1, 3), torch.rand(1, 3, 4)
+    reward, state = torch.ones(3), torch.rand(3, 4)
 
     def shaped(function):
-        return Shaper([Shaping(function)], members=True)(
-            reward, reward, reward, gamma=0.9, state=state, next_state=state
-        )
+        return Shaper(Shaping(function))(reward, reward, reward, gamma=0.9, state=state, next_state=state)
 
     with pytest.raises(BadInput, match=r"shape \(3, 1\); expected one number per state, shape \(3,\)"):
         shaped(lambda state: state[:, :1])
     of_numpy, of_torch = shaped(lambda state: state.numpy()[:, 0]), shaped(lambda state: state[:, 0])
     torch.testing.assert_close(of_numpy, of_torch)
-    assert of_torch.shape == (1, 3)
+    assert of_torch.shape == (3,)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -232,11 +231,11 @@ def test_members_of_a_population_are_asked_one_by_one():
 
     config = bsrs.DQN.of("CartPole-v1", eta=by_state, **SMALL).config
     agent = make_agent([config, config])
-    assert agent.shaper.depends_on_state
     import torch
 
     obs, ones = torch.rand(2, 5, 4), torch.ones(2, 5)
-    shaped = agent.shaper(0 * ones, ones, 0 * ones, gamma=0.9, state=obs, next_state=obs)
+    batch = Batch(obs, ones, 0 * ones, obs, ones == 0)
+    shaped = agent.shaped_target(batch, 0 * ones, ones, 0 * ones, step=0)
     torch.testing.assert_close(shaped, -torch.stack([by_state(own) for own in obs]))
 
 
@@ -307,11 +306,11 @@ def test_a_count_based_eta_is_killed_resumed_and_listed_under_its_name(at_exampl
 def test_what_a_scale_remembers_is_saved_and_loaded(at_examples, tmp_path):
     agent = bsrs.DQN.of("CartPole-v1", eta="custom_eta:CountBased", **SMALL).learn()
     agent.save(tmp_path / "run")
-    counts = agent.agent.shaper.state()["memory"]["counts"]
+    counts = agent.agent.shapers[0].state()["memory"]["counts"]
     assert sum(counts) > 1_000
-    assert bsrs.load(tmp_path / "run", trust=True).agent.shaper.state()["memory"]["counts"] == counts
+    assert bsrs.load(tmp_path / "run", trust=True).agent.shapers[0].state()["memory"]["counts"] == counts
     other = bsrs.load(tmp_path / "run", eta="custom_eta:CountBased(scale=3.0)")
-    assert sum(other.agent.shaper.state()["memory"]["counts"]) == 0  # another scale's memory is not its own
+    assert sum(other.agent.shapers[0].state()["memory"]["counts"]) == 0  # another scale's memory is not its own
 
 
 def test_reports_show_the_name(at_examples, tmp_path):

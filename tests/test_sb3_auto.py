@@ -33,8 +33,8 @@ class Fixed(ShapeScale):
     def at(self, memory: Any, step: int, state: Any = None) -> float:
         return self.eta
 
-    def share(self, memory: Any, step: int) -> float:
-        return self.part
+    def mix(self, memory: Any, step: int) -> tuple[float, float]:
+        return self.part, 1.0
 
 
 def with_another_target(name: str) -> Any:
@@ -146,7 +146,7 @@ def test_it_works_with_every_kind_of_buffer(kind: str) -> None:
 
 
 def test_it_is_the_default() -> None:
-    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.scales[0], Movement)
+    assert isinstance(shape(build("sb3 DQN")).bsrs_shaper.scale, Movement)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_it_is_the_default() -> None:
     [
         (lambda: PPO("MlpPolicy", "CartPole-v1", device="cpu"), {}, "PPO has none: choose a number"),
         (lambda: build("contrib CrossQ"), {}, "CrossQ has none: choose a number"),
-        (lambda: build("sb3 DQN"), {"network": "target"}, "or choose a number"),
-        (lambda: build("sb3 DQN"), {"potential": lambda obs: obs[:, 0]}, "or choose a number"),
+        (lambda: build("sb3 DQN"), {"network": "target"}, "as by default: choose a number"),
+        (lambda: build("sb3 DQN"), {"potential": lambda obs: obs[:, 0]}, "as by default: choose a number"),
         (lambda: SAC("MlpPolicy", "Pendulum-v1", tau=0.0), {}, "tau is 0: choose a number"),
     ],
 )

@@ -266,7 +266,7 @@ def test_wrong_arguments_are_refused_in_one_sentence(arguments: dict[str, Any], 
     [
         ({"eta": 2.0, "value_fn": lambda model, obs: obs.sum()}, r"value_fn returned a Tensor of shape \(\)"),
         ({"eta": 2.0, "value_fn": lambda model, obs: 1.0}, "value_fn returned a float"),
-        ({"eta": 2.0, "potential": Static(lambda obs: obs)}, "different shapes"),
+        ({"eta": 2.0, "potential": Static(lambda obs: obs)}, r"potential\(s\) came out with shape \(64, 1\)"),
         (
             {"eta": PerState(lambda obs: obs), "value_fn": position},
             r"\(64, 1\); expected one number per state, shape \(64,\)",

@@ -337,11 +337,11 @@ def test_damaged_shaping_data_is_one_sentence(change: Any, message: str, saved: 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more", b"[" * 100_000])
 def test_what_is_no_model_at_all(content: bytes, saved: Path) -> None:
     saved.write_bytes(content)
-    with pytest.raises(BadInput, match="is not a model that Stable-Baselines3 saved"):
+    with pytest.raises(BadInput, match="cannot be read as a model of Stable-Baselines3"):
         load(saved, DQN)
     with zipfile.ZipFile(saved, "w") as archive:
         archive.writestr("data", content)
-    with pytest.raises(BadInput, match="is not a model that Stable-Baselines3 saved"):
+    with pytest.raises(BadInput, match="cannot be read as a model of Stable-Baselines3"):
         load(saved, DQN)
 
 
@@ -361,7 +361,7 @@ def test_files_of_older_versions_are_read(saved: Path) -> None:
         model.bsrs_shaper.settings.terminal,
         model.bsrs_shaper.settings.seed,
     ) == ("target", "keep", 9)
-    assert model.bsrs_shaper.etas(0) == [0.7]
+    assert model.bsrs_shaper.coefficients(0)[0] == 0.7
 
 
 def test_what_an_eta_remembers_must_be_plain(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_models_of_one_class_share_one() -> None:
     assert type(shape(build("sb3 DQN"), 1.0)) is type(shape(build("sb3 DQN"), 2.0))
 
 
-# ---- V, potentials and notices
+# ---- V and potentials
 
 
 @pytest.mark.parametrize("name", ["sb3 DQN", "contrib QRDQN", "sb3 TD3", "sb3 DDPG"])
@@ -260,9 +260,3 @@ def test_a_bare_function_is_a_potential() -> None:
     model = shape(filled("sb3 DQN"), 2.0, potential=lambda obs: obs[:, 0])
     named = shape(filled("sb3 DQN"), 2.0, potential=Static(lambda obs: obs[:, 0]))
     assert torch.equal(rewards(model), rewards(named))
-
-
-@pytest.mark.parametrize(("eta", "notice"), [(-1.0, True), (50, True), ("50", True), (5.0, False), (0, False)])
-def test_unusual_etas_print_a_notice(eta: Any, notice: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    shape(build("sb3 DQN"), eta)
-    assert ("usually make training worse" in capsys.readouterr().err) == notice

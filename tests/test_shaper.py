@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsrs import Bootstrapped, Constant, Linear, RandomDynamic, Shaping, shaped_reward
+from bsrs.agents.agent import Batch
 from bsrs.config.algorithms import find_algorithm
 from bsrs.config.training import TrainingConfig
 from bsrs.shaping import Memory, Seen, Shaper, ShapeScale
@@ -38,7 +39,7 @@ def test_any_state_dependent_scale_keeps_the_optimal_policy(seed: int, most: flo
     reward = rng.normal(size=(n, actions, n))
     value = rng.normal(size=n)  # any estimate, right or wrong
     scale = Near(most)
-    shaper = Shaper([Shaping(scale if not as_function else (lambda step, state: scale(step, state)))])
+    shaper = Shaper(Shaping(scale if not as_function else (lambda step, state: scale(step, state))))
     state, _, after = np.meshgrid(range(n), range(actions), range(n), indexing="ij")
     shaped = shaper(reward, value[state], value[after], gamma=gamma, state=state, next_state=after)
 
@@ -54,35 +55,40 @@ def test_any_state_dependent_scale_keeps_the_optimal_policy(seed: int, most: flo
 
 def test_members_are_shaped_as_each_alone() -> None:
     rng = np.random.default_rng(0)
-    batch = [torch.from_numpy(rng.standard_normal((3, 8))) for _ in range(3)]
+    agent = started([config("dqn", seed=seed) for seed in range(3)])[1]
+    reward, value, next_value = (torch.from_numpy(rng.standard_normal((3, 8))) for _ in range(3))
     state, terminated = torch.from_numpy(rng.integers(0, 5, (3, 8))), torch.from_numpy(rng.random((3, 8)) < 0.3)
+    batch = Batch(state, state, reward, state.flip(1), terminated)
     for shapings in (
         [Shaping(0.0), Shaping(2.0), Shaping("linear:0:1:10")],
         [Shaping(Near(1.0)), Shaping(0.5), Shaping(Near(0.2))],
         [Shaping(1.0, RandomDynamic(seed, n_states=5)) for seed in range(3)],
         [Shaping(1.0), Shaping(1.0, RandomDynamic(1, n_states=5)), Shaping(1.0, Bootstrapped())],
     ):
-        ends = {"state": state, "next_state": state.flip(1), "step": 5, "gamma": 0.9}
-        together = Shaper(shapings)(*batch, terminated=terminated, **ends)
+        agent.shapers = list(map(Shaper, shapings))
+        together = agent.shaped_target(batch, 0 * reward, value, next_value, step=5)
         for p, shaping in enumerate(shapings):
-            mine = {**ends, "state": state[p], "next_state": state.flip(1)[p]}
-            alone = Shaper([shaping])(*(part[p] for part in batch), terminated=terminated[p], **mine)
+            mine = {"state": state[p], "next_state": state.flip(1)[p], "step": 5, "gamma": agent.config.gamma}
+            alone = Shaper(shaping)(reward[p], value[p], next_value[p], terminated=terminated[p], **mine)
             torch.testing.assert_close(together[p], alone, rtol=1e-12, atol=1e-12)
 
 
 def test_the_shaper_is_the_formula() -> None:
     rng = np.random.default_rng(1)
     reward, value, next_value = rng.standard_normal((3, 10))
-    shaped = Shaper([Shaping(0.7)])(reward, value, next_value, gamma=0.9)
+    shaped = Shaper(Shaping(0.7))(reward, value, next_value, gamma=0.9)
     np.testing.assert_array_equal(shaped, shaped_reward(reward, value, next_value, eta=0.7, gamma=0.9))
 
 
 def test_a_shaper_knows_when_there_is_nothing_to_do() -> None:
-    assert not Shaper([Shaping(0.0), Shaping(0)]).is_active(3)
-    assert Shaper([Shaping(0.0), Shaping(1.0)]).is_active(3)
-    assert [Shaper([Shaping(Linear(1.0, 0.0, 10))]).is_active(step) for step in (0, 9, 10)] == [True, True, False]
-    assert Shaper([Shaping(Near(0.0))]).is_active(0)
-    assert Shaper([Shaping(Constant(np.array([0.0, 1.0])))]).is_active(0)
+    assert not Shaper(Shaping(0.0)).is_active(3)
+    assert Shaper(Shaping(1.0)).is_active(3)
+    assert [Shaper(Shaping(Linear(1.0, 0.0, 10))).is_active(step) for step in (0, 9, 10)] == [True, True, False]
+    assert Shaper(Shaping(Near(0.0))).is_active(0)
+    assert Shaper(Shaping(Constant(np.array([0.0, 1.0])))).is_active(0)
+    members = started([config("dqn", eta=eta) for eta in (0.0, 1.0)])[1]
+    assert members.is_shaped(3)
+    assert not started([config("dqn", eta=0.0)])[1].is_shaped(3)
 
 
 # ---- scales that learn
@@ -109,15 +115,14 @@ class Falling(ShapeScale):
 
 
 def test_a_scale_that_learns_sees_every_second_batch() -> None:
-    shaper = Shaper([Shaping(Falling()), Shaping(Falling(2.0)), Shaping(0.5)])
-    zeros, ones = np.zeros((3, 4)), np.stack([np.full(4, 0.0), np.full(4, 10.0), np.full(4, 1.0)])
-    for _ in range(4):
-        shaper.update(zeros, ones, ones, terminated=zeros, step=1)
-    assert [line["eta"] for line in shaper.in_force(1)] == pytest.approx([0.81, 2 * 0.45**2, 0.5])
-    other = Shaper([Shaping(Falling()), Shaping(Falling(2.0)), Shaping(0.5)])
-    for member in range(3):
-        other.load_state(shaper.state(member), member)
-    assert other.in_force(1) == shaper.in_force(1)
+    zeros = np.zeros(4)
+    for first, value, eta in ((1.0, 0.0, 0.81), (2.0, 10.0, 2 * 0.45**2)):
+        shaper, other = (Shaper(Shaping(Falling(first))) for _ in range(2))
+        for _ in range(4):
+            shaper.update(zeros, zeros + value, zeros + value, terminated=zeros, step=1)
+        assert shaper.in_force(1)["eta"] == pytest.approx(eta)
+        other.load_state(shaper.state())
+        assert other.in_force(1) == shaper.in_force(1)
 
 
 CASES = {
@@ -144,8 +149,8 @@ def test_a_scale_that_learns_resumes_bit_for_bit(algorithm: str, members: int) -
     for one in (loop, resumed_loop):
         advance(one, 70)
     assert agent.metrics() == resumed.metrics()
-    shapers = [one.shaper for one in (agent, resumed)]
-    assert shapers[0].in_force(141) == shapers[1].in_force(141) != [{"eta": 1.0}] * members
+    ours, theirs = ([shaper.in_force(141) for shaper in one.shapers] for one in (agent, resumed))
+    assert ours == theirs != [{"eta": 1.0}] * members
     for p in range(members):
         ours, theirs = (one.policy(p).tensors for one in (agent, resumed))
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -163,7 +168,7 @@ def test_a_member_with_a_scale_that_learns_learns_as_it_does_alone(algorithm: st
             agent.updates += 1
             agent.train_on(agent.sample(), 100)
         agents.append(agent)
-    together, alone = (agent.shaper.in_force(100)[0]["eta"] for agent in agents)
+    together, alone = (agent.shapers[0].in_force(100)["eta"] for agent in agents)
     assert together == pytest.approx(alone, rel=1e-5)
     assert together < 0.2
 

@@ -55,16 +55,8 @@ def q_of(agent: Any, member: int, obs: torch.Tensor) -> torch.Tensor:
 
 def shape(agent: Any, batch: Batch, step: int) -> torch.Tensor:
     """The batch's rewards, shaped."""
-    return agent.shaper(
-        batch.reward,
-        batch.reward,
-        batch.reward,
-        gamma=agent.config.gamma,
-        terminated=batch.terminated,
-        state=batch.obs,
-        next_state=batch.next_obs,
-        step=step,
-    )
+    shaped: torch.Tensor = agent.shaped_target(batch, 0 * batch.reward, batch.reward, batch.reward, step)
+    return shaped
 
 
 # ---- members and seeds

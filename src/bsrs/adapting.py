@@ -35,8 +35,8 @@ class BatchShaper(Shaper):
         distributed: bool = False,
     ) -> None:
         """`keep_terminal` leaves the potential of terminal states in, as the authors' code does."""
-        super().__init__([Shaping(eta, potential or Bootstrapped())])
-        if (self.mixes or any(self.probes)) and not has_target:
+        super().__init__(Shaping(eta, potential or Bootstrapped()))
+        if self.needs_target and not has_target:
             raise BadInput('eta="auto" needs a target network, and this agent has none; choose a number')
         self.step = 0
         """Training step, for schedules of eta."""
@@ -82,20 +82,14 @@ class BatchShaper(Shaper):
             next_state=next_state,
             step=self.step,
         )
-        if (factor := self.reward_factors(self.step)[0]) != 1:
-            term = term + (factor - 1) * reward
-        if not torch.is_tensor(term) or term.shape != value.shape:  # (B, 1) would have become (B, B)
-            raise BadInput(
-                f"the shaping term is {describe_array(term)}: potential and eta functions must return a tensor with one"
-                f" number per state, here of shape {tuple(value.shape)}"
-            )
+        if self.scale.mixes:
+            term = term + (self.scale.mix(self.memory, self.step)[1] - 1) * reward
         if self.has_memory:
-            self._used = self.in_force(self.step)[0]
+            self._used = self.in_force(self.step)
         if self.learns:
-            arrays = (self._all(each) for each in (reward, value, next_value))
+            arrays = map(self._all, (reward, value, next_value))
             seen = {"terminated": terminated, "obs": state, "next_obs": next_state}
-            seen = {name: self._all(each) for name, each in seen.items()}
-            self.update(*arrays, **seen, step=self.step)
+            self.update(*arrays, **{name: self._all(each) for name, each in seen.items()}, step=self.step)
         self.last_value, self._sum, self._count = value, self._sum + term.mean(), self._count + 1
         self.updates += 1
         return term
@@ -106,7 +100,7 @@ class BatchShaper(Shaper):
             self._mean = self._sum / self._count
         self._sum, self._count = 0.0, 0
         mean = self._mean if self.is_active(self.step) else 0.0
-        return {**(self._used or self.in_force(self.step)[0]), "mean": mean}
+        return {**(self._used or self.in_force(self.step)), "mean": mean}
 
     @torch.no_grad()
     def watch(self, obs: Any, size: int, value: Callable[[Any], Tensor], now: float, period: float) -> None:
@@ -115,7 +109,7 @@ class BatchShaper(Shaper):
         `obs` are the `size` observations of the current batch: the first batches become the fixed observations.
         `now` and `period` count the same thing, updates or env steps, whichever the library's target network counts.
         """
-        wanted = self.probes[0]
+        wanted = self.scale.probes
         if not wanted:
             return
         if self._size < wanted:
@@ -155,13 +149,13 @@ class BatchShaper(Shaper):
         self._watched, self._size, self._looks = [], 0, 0
         self.forget()
 
-    def state(self, member: int = 0) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return what the library's checkpoint has to hold: plain numbers and lists."""
-        return {"scale": super().state(member), "step": self.step, "updates": self.updates}
+        return {"scale": super().state(), "step": self.step, "updates": self.updates}
 
-    def load_state(self, state: dict[str, Any], member: int = 0) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state`, with the same eta. `auto` takes its fixed observations from the next batches."""
-        super().load_state(state["scale"], member)
+        super().load_state(state["scale"])
         self.step, self.updates, self._next_look = int(state["step"]), int(state["updates"]), 0.0
         self._used = {}
         self._drop_watched()
@@ -211,16 +205,6 @@ def separate_rng(seed: int) -> Iterator[None]:
         yield
 
 
-def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return each tensor as (B,): libraries disagree about (B,) and (B, 1)."""
-    return tuple(tensor.reshape(-1) for tensor in tensors)
-
-
-def describe_array(array: Any) -> str:
-    """Return the kind and the shape of an array, for messages."""
-    return f"a {type(array).__name__} of shape {tuple(getattr(array, 'shape', ()))}"
-
-
 def reader_for(thing: Any, readers: dict[type, Any], library: str) -> Any:
     """Return the reader of the class that `thing` is or inherits from."""
     for known in type(thing).__mro__:
@@ -231,17 +215,13 @@ def reader_for(thing: Any, readers: dict[type, Any], library: str) -> Any:
     raise BadInput(f"bsrs.{library}.shape got {found}; expected one of {names}")
 
 
-def put_in_front(mixin: type, thing: Any) -> None:
-    """Make `mixin` the first base class of an object's class, unless it is already."""
-    thing.__class__ = shaped_class(mixin, plain_class(type(thing)))
-
-
-def shaped_class(mixin: type, plain: type) -> Any:
-    """Return the class of a `plain` object that `mixin` shapes.
+def shaped_class(mixin: type, cls: type) -> Any:
+    """Return the class of an object of `cls` that `mixin` shapes: `mixin` in front of it, unless it is there already.
 
     It calls itself by the name of the plain class, its objects can be copied and pickled, and there is one for as long
     as something needs it.
     """
+    plain = plain_class(cls)
     known: Any
     for known in plain.__subclasses__():
         if vars(known).get("_made_of") == (mixin, plain):

@@ -47,11 +47,8 @@ class Movement(ShapeScale):
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
         return ADVANTAGE / (1 - ADVANTAGE)
 
-    def share(self, memory: Memory, step: int) -> float:
-        return float(memory["b"] / ADVANTAGE)
-
-    def reward_factor(self, memory: Memory, step: int) -> float:
-        return self.reward / (1 - ADVANTAGE)
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
+        return float(memory["b"] / ADVANTAGE), self.reward / (1 - ADVANTAGE)
 
     def look(self, memory: Memory, value: Array) -> Memory:
         if not np.isfinite(value).all():

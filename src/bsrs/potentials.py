@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from bsrs.errors import BadInput
 from bsrs.naming import is_object_name, name_of, object_named
-from bsrs.scales import Array, like_array, look_up
+from bsrs.scales import Array, like_array, takes
 
 
 class Potential(Protocol):
@@ -38,7 +38,7 @@ class Static:
     of: Callable[[Array], Array] | Sequence[float] | Array
 
     def __call__(self, state: Array, value: Array, step: int) -> Array:
-        return self.of(state) if callable(self.of) else look_up(self.of, state, value)
+        return self.of(state) if callable(self.of) else like_array(self.of, value)[state]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RandomDynamic:
     def __call__(self, state: Array, value: Array, step: int) -> Array:
         epoch = step // self.period
         if self.n_states is not None:
-            return look_up(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), state, value)
+            return like_array(self.scale * _noise(self.seed, epoch, self.n_states, "uniform"), value)[state]
         features = (state * (0 * value.reshape(-1)[:1] + 1)).reshape(*value.shape, -1)  # in value's kind and float type
         direction = _noise(self.seed, epoch, features.shape[-1], "normal") / math.sqrt(features.shape[-1])
         projected = features @ like_array(direction, value)
@@ -69,6 +69,8 @@ BOOTSTRAPPED = "bootstrapped"
 
 def as_potential(potential: Any) -> Potential:
     """Return the potential for a potential or its class, a function of the state, or MODULE:NAME."""
+    if isinstance(potential, (Bootstrapped, Static, RandomDynamic)):
+        return potential
     if potential in (None, "", BOOTSTRAPPED):
         return Bootstrapped()
     if is_object_name(potential):
@@ -77,22 +79,13 @@ def as_potential(potential: Any) -> Potential:
         return as_potential(potential())
     if not callable(potential):
         raise BadInput(f"the potential is {str(potential)[:80]!r}; expected a function of the state, or MODULE:NAME")
+    if takes(potential, 1):
+        return Static(potential)
+    if not takes(potential, 3):
+        found = inspect.signature(potential)
+        raise BadInput(f"the potential takes {found}; expected a function of (state), or of (state, value, step)")
     own: Potential = potential
-    if isinstance(potential, (Bootstrapped, Static, RandomDynamic)):
-        return own
-    try:
-        parameters = inspect.signature(potential).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have no signature
-        return Static(potential)
-    required = [
-        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if len(required) == 1:
-        return Static(potential)
-    if len(required) == 3 or any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return own
-    found = ", ".join(p.name for p in parameters)
-    raise BadInput(f"the potential takes ({found}); expected a function of (state), or of (state, value, step)")
+    return own
 
 
 def potential_setting(potential: Any) -> str:

@@ -50,7 +50,7 @@ class ShapeScale:
     probes: int = 0
     """Number of probe observations whose V is passed to `look` once per target-network period."""
     mixes: bool = False
-    """Whether `share` decides how V(s') mixes the two networks, instead of the setting `potential_network`."""
+    """Whether `mix` decides how V(s') mixes the two networks, instead of the setting `potential_network`."""
 
     def __call__(self, step: int, state: Array = None) -> Array:
         """Return eta at a training step and, if it depends on the state, for a batch of states."""
@@ -83,39 +83,25 @@ class ShapeScale:
         """Return additional numbers for the records."""
         return {}
 
-    def reward_factor(self, memory: Memory, step: int) -> float:
-        """Return the factor for the env's reward. With 1 + eta, V keeps its scale while eta changes."""
-        return 1.0
+    def mix(self, memory: Memory, step: int) -> tuple[float, float]:
+        """Return the share of the online network in the potential's V(s'), and the factor for the env's reward.
 
-    def share(self, memory: Memory, step: int) -> float:
-        """Return the share of the online network in the potential's V(s'); the rest is the target network's.
-
-        0 is the split potential, 1 the online one; V(s) is always the online network's. In terms of the parts of BSRS,
-        b = share * eta / (1 + eta).
+        The rest of V(s') is the target network's: 0 is the split potential, 1 the online one; V(s) is always the online
+        network's. In terms of the parts of BSRS, b = share * eta / (1 + eta). With the factor 1 + eta, V keeps its
+        scale while eta changes.
         """
-        return 1.0
+        return 1.0, 1.0
 
 
 @dataclass(frozen=True)
 class Custom(ShapeScale):
-    """Wrap a function of (step, state)."""
+    """Wrap a function of (step, state), or of the step alone."""
 
     of: Callable[..., Array]
+    depends_on_state: bool = True
 
     def __call__(self, step: int, state: Array = None) -> Array:
-        return self.of(step, state)
-
-
-@dataclass(frozen=True)
-class OfStep(ShapeScale):
-    """Wrap a function of the step."""
-
-    depends_on_state = False
-
-    of: Callable[[int], float]
-
-    def __call__(self, step: int, state: Array = None) -> float:
-        return self.of(step)
+        return self.of(step, state) if self.depends_on_state else self.of(step)
 
 
 @dataclass(frozen=True)
@@ -182,11 +168,7 @@ class PerState(ShapeScale):
     def __call__(self, step: int, state: Array = None) -> Array:
         if state is None:
             raise BadInput("a state-dependent eta needs the states, and none were given")
-        if callable(self.of):
-            return self.of(state)
-        if hasattr(state, "new_tensor"):  # PyTorch: the table becomes floats of the states' kind
-            return look_up(self.of, state, state.float())
-        return (like_array(self.of, None) if isinstance(self.of, (list, tuple)) else self.of)[state]
+        return self.of(state) if callable(self.of) else like_array(self.of, state * 1.0)[state]
 
 
 def _check_schedule(steps: int, *etas: float) -> None:
@@ -207,10 +189,8 @@ def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float |
     `piecewise:STEP=ETA,STEP=ETA,...`, or MODULE:NAME for your own: the form that configs and command lines use.
     A function takes (step, state), or one of them by that name.
     """
-    if is_own_scale(eta):
-        return as_scale(object_named(str(eta), "eta"))
     if isinstance(eta, str):
-        return _parse_scale(eta)
+        return as_scale(object_named(eta, "eta")) if is_own_scale(eta) else _parse_scale(eta)
     if isinstance(eta, (int, float)):
         if not math.isfinite(eta):
             raise BadInput(f"eta is {eta}; expected a finite number")
@@ -221,7 +201,11 @@ def as_scale(eta: ShapeScale | Callable[..., Array] | type[ShapeScale] | float |
         return eta()
     if isinstance(eta, ShapeScale):
         return eta
-    return _from_function(eta) if callable(eta) else Constant(eta)
+    if callable(eta):
+        return _from_function(eta)
+    if not hasattr(eta, "shape"):
+        raise BadInput(f"eta is {str(eta)[:80]!r}; expected a number, a shape-scale or a function")
+    return Constant(eta)
 
 
 def check_eta(eta: float | str) -> None:
@@ -259,19 +243,27 @@ STEP = ("step", "steps", "t")
 def _from_function(function: Callable[..., Array]) -> ShapeScale:
     """The scale that a function of the step, of the state, or of both gives."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have no signature
+        names = list(inspect.signature(function).parameters)
+    except ValueError:  # some built-in functions have no signature
         return Custom(function)
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p.name for p in parameters if p.name in names and p.default is p.empty]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if takes_any or len(required) == 2 or (len(names) > 1 and names[1] in STATE and len(required) < 2):
+    if takes(function, 2) and (not takes(function, 1) or set(names[1:2]) & set(STATE)):
         return Custom(function)
-    if len(required) <= 1 and names[:1] and names[0] in STATE:
+    if takes(function, 1) and names[0] in STATE:
         return PerState(function)
-    if len(required) <= 1 and names[:1] and names[0] in STEP:
-        return OfStep(function)
+    if takes(function, 1) and names[0] in STEP:
+        return Custom(function, depends_on_state=False)
     raise BadInput(f"the function given as eta takes ({', '.join(names)}); expected (step, state), (step) or (state)")
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it shows."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # some built-in functions have no signature
+    return True
 
 
 def _parse_scale(text: str) -> ShapeScale:
@@ -299,10 +291,6 @@ def _parse_scale(text: str) -> ShapeScale:
             " piecewise:STEP=ETA,STEP=ETA or MODULE:NAME for your own"
         ) from None
     raise unknown("shape-scale", kind, ["auto", *_NAMED_SCALES, "piecewise"])
-
-
-def look_up(table: Array, state: Array, like: Array) -> Array:
-    return like_array(table, like)[state]
 
 
 def like_array(array: Array, reference: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, put_in_front, reader_for, separate_rng
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, reader_for, separate_rng, shaped_class
 from bsrs.errors import BadInput, optional
 
 optional("skrl", "bsrs.skrl", "skrl")
@@ -35,7 +35,7 @@ def shape(agent: Any, eta: Any = "auto") -> Any:
     if agent.memory is None:
         raise BadInput("bsrs.skrl.shape got an agent without a memory; expected one that can be trained")
     shaping = AgentShaping(agent, value, BatchShaper(eta, distributed=config.torch.is_distributed))
-    put_in_front(Shaped, agent)
+    agent.__class__ = shaped_class(Shaped, type(agent))
     agent.shaping = agent.checkpoint_modules["shaping"] = shaping
     return agent
 
@@ -77,8 +77,8 @@ class AgentShaping(ShapingModule):
         inputs, next_inputs = self._inputs(batch), self._inputs(batch, "next_")
         with separate_rng(batches.updates + 1):
             value, next_value = self.value(inputs), self.value(next_inputs)
-            bootstrap = self.value(next_inputs, "target_") if batches.mixes else None
-        reward, terminated = flat(batch["rewards"], batch["terminated"])
+            bootstrap = self.value(next_inputs, "target_") if batches.scale.mixes else None
+        reward, terminated = batch["rewards"].reshape(-1), batch["terminated"].reshape(-1)
         term = batches.term(
             value,
             next_value,

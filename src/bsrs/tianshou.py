@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, ShapingModule, put_in_front, reader_for, separate_rng
+from bsrs.adapting import BatchShaper, ShapingModule, reader_for, separate_rng, shaped_class
 from bsrs.errors import BadInput, optional
 
 optional("tianshou", "bsrs.tianshou", "tianshou")
@@ -31,7 +31,7 @@ def shape(algorithm: Any, eta: Any = "auto") -> Any:
     """
     value = reader_for(algorithm, READERS, "tianshou")
     shaping = AlgorithmShaping(algorithm, value, BatchShaper(eta, has_target=_period(algorithm) > 0))
-    put_in_front(Shaped, algorithm)
+    algorithm.__class__ = shaped_class(Shaped, type(algorithm))
     algorithm.shaping = shaping
     return algorithm
 

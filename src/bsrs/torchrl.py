@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, Instead, ShapingModule, flat, put_in_front, reader_for, separate_rng
+from bsrs.adapting import BatchShaper, Instead, ShapingModule, reader_for, separate_rng, shaped_class
 from bsrs.errors import BadInput, optional
 
 optional("torchrl", "bsrs.torchrl", "torchrl")
@@ -32,7 +32,7 @@ def shape(loss: Any, eta: Any = "auto", *, updater: Any = None) -> Any:
     if isinstance(loss, SACLoss) and loss._version == 1:
         raise BadInput("bsrs.torchrl.shape got a SACLoss with a value network; expected SAC version 2, without one")
     shaping = LossShaping(loss, value, eta, _period(updater))
-    put_in_front(Shaped, loss)
+    loss.__class__ = shaped_class(Shaped, type(loss))
     loss.shaping = shaping
     return loss
 
@@ -76,7 +76,7 @@ class LossShaping(ShapingModule):
     def __init__(self, loss: Any, value: Any, eta: Any, period: float | None) -> None:
         has_target = getattr(loss, "delay_qvalue", getattr(loss, "delay_value", False))
         super().__init__(loss, value, BatchShaper(eta, has_target=has_target))
-        if any(self.batches.probes) and period is None:
+        if self.batches.scale.probes and period is None:
             raise BadInput('eta="auto" needs the target network\'s period: shape(loss, eta="auto", updater=updater)')
         self._period = period
         self.step = 0
@@ -101,9 +101,8 @@ class LossShaping(ShapingModule):
             td = tensordict.reshape(-1)
             next_td = td.get("next")
             done = next_td.get(keys.done)
-            plain, reward, terminated = flat(
-                target, next_td.get(keys.reward), next_td.get(keys.terminated, default=done)
-            )
+            found = target, next_td.get(keys.reward), next_td.get(keys.terminated, default=done)
+            plain, reward, terminated = (tensor.reshape(-1) for tensor in found)
             steps = td.get(keys.steps_to_next_obs, default=None)
             gamma = estimator.gamma.expand_as(reward) if steps is None else estimator.gamma ** steps.reshape(-1)
             with separate_rng(batches.updates + 1):

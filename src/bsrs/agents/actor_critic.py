@@ -5,7 +5,7 @@ Inside an agent actions span -1 to 1, in its networks and in its replay; `act` a
 
 import functools
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -134,8 +134,8 @@ class ActorCriticAgent(OffPolicyAgent[Config]):
 
     def first_q(self, obs: Tensor, action: Tensor) -> Tensor:
         """The first critic alone: (P, B, O), (P, B, A) -> (P, B)."""
-        each = zip(self.critics, obs, action, strict=True)
-        return torch.stack([critics.first(*own) for critics, *own in each])  # type: ignore[operator]
+        firsts: list[Any] = [critics.each[0] for critics in self.critics]  # type: ignore[index]
+        return torch.stack([critic(*own).flatten() for critic, *own in zip(firsts, obs, action, strict=True)])
 
     @torch.no_grad()
     def q_values(self, obs: Array, action: Array) -> Array:

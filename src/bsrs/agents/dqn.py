@@ -95,9 +95,10 @@ class DQNAgent(OffPolicyAgent[DQNConfig]):
     @torch.no_grad()
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Return the TD target and the part that shaping adds to it. A variant of the method overrides this."""
-        config, shaped = self.config, self.shaper.is_active(step)
+        config, shaped = self.config, self.is_shaped(step)
         from_target = config.potential_network == "target"
-        from_online = config.potential_network == "online" or (self.shaper.mixes and not from_target)
+        mixes = any(shaper.scale.mixes for shaper in self.shapers)
+        from_online = config.potential_network == "online" or (mixes and not from_target)
         next_q_target = next_q = self.target(batch.next_obs)  # (P, B, A)
         if config.double or (shaped and from_online):
             next_q = self.online(batch.next_obs)

@@ -55,11 +55,6 @@ class Critics(nn.Module):
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         return torch.stack([critic(obs, action).flatten() for critic in self.each])
 
-    def first(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Q of the first critic alone: (B,)."""
-        q: Tensor = self.each[0](obs, action).flatten()
-        return q
-
 
 # --------------------------------------------------------------------------------------------------------------
 # The built-in networks.

@@ -49,8 +49,9 @@ class OffPolicyAgent(Generic[Config]):
         self.seeds = [config.seed for config in configs]
         self.rngs = {name: [stream(seed, name) for seed in self.seeds] for name in self.streams}
         shapings = [config.shaping() if shaping is None else shaping for config in configs]
-        self.shaper = Shaper(shapings, split=self.config.potential_network == "split", members=True)
-        self.probes = Probes(self.shaper, self.seeds)
+        split = self.config.potential_network == "split"
+        self.shapers = [Shaper(shaping, split=split) for shaping in shapings]
+        self.probes = Probes(self.shapers, self.seeds)
         config = self.config
         self.replay: Replay = make_replay(
             spec, self.members, config.buffer_size, config.n_envs, config.n_step, config.gamma
@@ -124,7 +125,7 @@ class OffPolicyAgent(Generic[Config]):
                 self.kernel.train(step)
             else:
                 self.train_on(self.sample(), step)
-        if self.shaper.has_memory and self.probes.due(step, config.n_envs, self.period):
+        if self.probes.wanted and times_due(step, config.n_envs, self.period):
             self.probes.look(self.replay, lambda obs: self.value(self.as_input(obs)))
 
     def sample(self) -> Batch:
@@ -151,40 +152,38 @@ class OffPolicyAgent(Generic[Config]):
 
     # ---- the TD target
 
-    def shaped_target(self, batch: Batch, bootstrap: Tensor, value: Tensor, next_value: Tensor, step: int) -> Tensor:
-        """Return the TD target of the shaped reward, (P, B).
-
-        `bootstrap` is the target network's V(s'); `value` and `next_value` are the potential's V(s) and V(s').
-        """
-        discount = discount_of(batch.terminated, self.config.gamma, batch.steps)
-        reward = self.shaper(
-            batch.reward, value, next_value, gamma=self.potential_discount(batch),
-            bootstrap=None if self.config.potential_network == "target" else bootstrap,
-            state=batch.obs, next_state=batch.next_obs, step=step,
-        )  # fmt: skip
-        if self.shaper.learns:
-            self.shaper.update(
-                batch.reward, value, next_value, terminated=batch.terminated, step=step,
-                obs=batch.obs, next_obs=batch.next_obs,
-            )  # fmt: skip
-        target: Tensor = reward + discount * bootstrap
-        return target
-
-    def potential_discount(self, batch: Batch) -> Tensor:
-        """Return how much the potential of s' counts, (P, B): nothing after a terminal state, unless it is kept."""
-        kept = self.config.terminal == "keep"
-        return discount_of(batch.terminated & (not kept), self.config.gamma, batch.steps)
-
     def plain_target(self, batch: Batch, bootstrap: Tensor) -> Tensor:
-        """Return the TD target without shaping, (P, B)."""
+        """Return the TD target of the batch's rewards, (P, B). `bootstrap` is the target network's V(s')."""
         return batch.reward + discount_of(batch.terminated, self.config.gamma, batch.steps) * bootstrap
+
+    def is_shaped(self, step: int) -> bool:
+        """Return whether any member is shaped at `step`."""
+        return any(shaper.is_active(step) for shaper in self.shapers)
+
+    def shaped_target(self, batch: Batch, bootstrap: Tensor, value: Tensor, next_value: Tensor, step: int) -> Tensor:
+        """Return the TD target of the shaped rewards, (P, B). `value` and `next_value` are the potential's V."""
+        config, rewards = self.config, []
+        gamma = [config.gamma] * self.members if batch.steps is None else config.gamma**batch.steps
+        for p, shaper in enumerate(self.shapers):
+            own = Batch(*(None if tensor is None else tensor[p] for tensor in batch))  # type: ignore[arg-type]
+            shaped = shaper(
+                own.reward, value[p], next_value[p], gamma=gamma[p],
+                terminated=None if config.terminal == "keep" else own.terminated,
+                bootstrap=None if config.potential_network == "target" else bootstrap[p],
+                state=own.obs, next_state=own.next_obs, step=step,
+            )  # fmt: skip
+            if shaper.learns:
+                seen = {"terminated": own.terminated, "obs": own.obs, "next_obs": own.next_obs}
+                shaper.update(own.reward, value[p], next_value[p], **seen, step=step)
+            rewards.append(shaped)
+        return self.plain_target(batch._replace(reward=torch.stack(rewards)), bootstrap)
 
     # ---- records
 
     def metrics(self) -> list[dict[str, float]]:
         """Return each member's means since the last call, and the eta in force."""
-        each = zip(self.records.read(), self.shaper.in_force(self._step), strict=True)
-        return [{**means, **in_force} if means else {} for means, in_force in each]
+        each = zip(self.records.read(), self.shapers, strict=True)
+        return [{**means, **shaper.in_force(self._step)} if means else {} for means, shaper in each]
 
     def findings(self) -> list[Finding | None]:
         return self.records.findings()
@@ -202,7 +201,7 @@ class OffPolicyAgent(Generic[Config]):
         for name, rngs in self.rngs.items():
             state.info[name] = rngs[member].bit_generator.state
         state.add("records", self.records.state(member))
-        state.info["shaping"] = self.shaper.state(member)
+        state.info["shaping"] = self.shapers[member].state()
         state.add("probes", State(*self.probes.state(member)))
         return state
 
@@ -217,7 +216,7 @@ class OffPolicyAgent(Generic[Config]):
             rngs[member].bit_generator.state = state.info[name]
         self.records.load_state(member, state.part("records"))
         self.updates = state.info["updates"]
-        self.shaper.load_state(state.info["shaping"], member)
+        self.shapers[member].load_state(state.info["shaping"])
         probes = state.part("probes")
         self.probes.load_state(member, probes.arrays, probes.info)
 
@@ -233,25 +232,23 @@ class OffPolicyAgent(Generic[Config]):
                 for name, network in trained.items()
                 for key, tensor in weights_of(network.each[member]).items()
             },
-            info={"shaping": self.shaper.state(member)} if self.shaper.has_memory else {},
+            info={"shaping": self.shapers[member].state()} if self.shapers[member].has_memory else {},
         )
 
     def load_policy(self, member: int, state: State) -> None:
         """Load what `policy` returned, also into the target networks. A policy without its critics will do."""
-        from bsrs.agents.old_models import renamed
-
-        tensors, found = renamed(state.tensors), {}
+        found = {}
         for name, network in self.networks.items():
             prefix = _prefix(self.targets.get(name, name))
-            named = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-            own = {key: tensor for key, tensor in named.items() if "/" not in key}
+            named = {key.removeprefix(prefix): key for key in state.tensors if key.startswith(prefix)}
+            own = {inner: state.tensors[key] for inner, key in named.items() if "/" not in inner}
             if own:
                 check_weights(network.each[member], own)
                 found[name] = own
         for name, own in found.items():  # only now, so that nothing is loaded half-way
             load_weights(self.networks[name].each[member], own)
         if "shaping" in state.info:
-            self.shaper.load_state(state.info["shaping"], member)
+            self.shapers[member].load_state(state.info["shaping"])
 
 
 def _prefix(name: str) -> str:

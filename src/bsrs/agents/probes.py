@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bsrs.agents.agent import Array, times_due
+from bsrs.agents.agent import Array
 from bsrs.agents.replay import Replay
 from bsrs.rng import stream
 from bsrs.shaping import Shaper
@@ -19,27 +19,25 @@ REPLACED_AFTER = 100
 class Probes:
     """Observations drawn from the members' replays, for the scales that ask for them; the same for many looks."""
 
-    def __init__(self, shaper: Shaper, seeds: Sequence[int]) -> None:
-        self._shaper, self._wanted = shaper, max(shaper.probes)
+    def __init__(self, shapers: Sequence[Shaper], seeds: Sequence[int]) -> None:
+        self._shapers = shapers
+        self.wanted = max(shaper.scale.probes for shaper in shapers)
+        """Number of observations."""
         self._rngs = [stream(seed, "probes") for seed in seeds]
         self._obs: list[Array | None] = [None] * len(seeds)
         self._looks = [0] * len(seeds)
 
-    def due(self, step: int, stride: int, period: int) -> bool:
-        """Whether a period of the target network has ended in the last `stride` steps."""
-        return self._wanted > 0 and times_due(step, stride, period) > 0
-
     def look(self, replay: Replay, value: Callable[[Array], Tensor]) -> None:
         """Show each member's scale V of its probes; `value` maps (P, N, *obs) to (P, N)."""
-        for member, rng in enumerate(self._rngs):
+        for member, (shaper, rng) in enumerate(zip(self._shapers, self._rngs, strict=True)):
             if self._looks[member] % REPLACED_AFTER == 0:
-                self._obs[member] = replay.some_obs(member, rng, self._wanted).copy()
-                self._shaper.forget(member)
+                self._obs[member] = replay.some_obs(member, rng, self.wanted).copy()
+                shaper.forget()
             self._looks[member] += 1
         values = value(np.stack([obs for obs in self._obs if obs is not None])).double().cpu().numpy()
-        for member, wanted in enumerate(self._shaper.probes):
-            if wanted:
-                self._shaper.look(values[member], member)
+        for shaper, seen in zip(self._shapers, values, strict=True):
+            if shaper.scale.probes:
+                shaper.look(seen)
 
     def state(self, member: int) -> tuple[dict[str, torch.Tensor], dict[str, Array], dict[str, Any]]:
         obs = self._obs[member]

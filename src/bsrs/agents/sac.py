@@ -108,7 +108,7 @@ class SACAgent(ActorCriticAgent[SACConfig]):
         next_q = self.min_q(batch.next_obs, next_action, target=True)  # (P, B)
         bootstrap = next_q - alpha * next_log_prob
         plain = self.plain_target(batch, bootstrap)
-        if not self.shaper.is_active(step):
+        if not self.is_shaped(step):
             return plain, torch.zeros_like(plain)
         value, next_value = self.potential(batch, action, next_action, q, next_action)
         if self.config.potential != "replay":

@@ -67,7 +67,7 @@ class TD3Agent(ActorCriticAgent[TD3Config]):
         next_action = self.smoothed_action(batch)  # (P, B, A)
         bootstrap = self.min_q(batch.next_obs, next_action, target=True)  # (P, B)
         plain = self.plain_target(batch, bootstrap)
-        if not self.shaper.is_active(step):
+        if not self.is_shaped(step):
             return plain.unsqueeze(1), torch.zeros_like(plain)
         policy_actions = self.mean_action(batch.obs), self.mean_action(batch.next_obs)
         value, next_value = self.potential(batch, *policy_actions, q, next_action)

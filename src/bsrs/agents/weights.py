@@ -21,12 +21,10 @@ def check_weights(network: nn.Module, tensors: dict[str, Tensor]) -> None:
             raise ValueError(f"the saved {name} has shape {tuple(tensors[name].shape)}; expected {tuple(tensor.shape)}")
 
 
-@torch.no_grad()
 def load_weights(network: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Copy saved weights into the network in place, so that whoever shares its memory sees them."""
     check_weights(network, tensors)
-    for name, tensor in network.state_dict().items():
-        tensor.copy_(tensors[name])
+    network.load_state_dict(tensors)
 
 
 def optimizer_state(optimizer: Adam, parameter: nn.Parameter) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ class ActorCriticKernel:
         self._target_critics = FlatNetworks(agent.target_critics, None)
         arrays = agent.replay.arrays
         self._replay = arrays.obs, arrays.next_obs, arrays.action, arrays.reward, arrays.terminated, arrays.truncated
-        self._etas, self._shares, self._factors = np.zeros((3, agent.members), np.float32)
+        self._coefficients = np.zeros((3, agent.members), np.float32)  # as `Shaper.coefficients` returns them
         self._records = agent.records.sums.numpy(), agent.records.spread.numpy()
         self._options = np.array(
             [
@@ -52,7 +52,7 @@ class ActorCriticKernel:
         """Whether the agent's networks, replay and shaping are those that the kernel knows."""
         networks = (agent.actor.each[0], *agent.critics.each[0].each)
         known = agent.encoder is None and all(mlp_sizes(network) for network in networks)
-        return known and isinstance(agent.replay, ArrayReplay) and agent.shaper.is_plain
+        return known and isinstance(agent.replay, ArrayReplay) and all(shaper.is_plain for shaper in agent.shapers)
 
     def outputs(self, obs: Any) -> Any:
         """What the actors return: (P, n, O) -> (P, n, outputs)."""
@@ -69,9 +69,7 @@ class ActorCriticKernel:
         """Take one gradient step for every member."""
         agent = self.agent
         rows = agent.replay.draw_rows(agent.rngs["batches"], agent.config.batch_size)
-        self._etas[:] = agent.shaper.etas(step)
-        self._shares[:] = agent.shaper.shares(step)
-        self._factors[:] = agent.shaper.reward_factors(step)
+        self._coefficients[:] = np.transpose([shaper.coefficients(step) for shaper in agent.shapers])
         self._step(rows)
 
 

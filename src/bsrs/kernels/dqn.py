@@ -32,7 +32,7 @@ class DQNKernel:
         arrays = agent.replay.arrays
         flat_obs = (array.reshape(*array.shape[:2], -1) for array in (arrays.obs, arrays.next_obs))
         self._replay = (*flat_obs, arrays.action, arrays.reward, arrays.terminated, arrays.truncated)
-        self._etas, self._shares, self._factors = np.zeros((3, agent.members), np.float32)
+        self._coefficients = np.zeros((3, agent.members), np.float32)  # as `Shaper.coefficients` returns them
         self._records = agent.records.sums.numpy(), agent.records.spread.numpy()
         self._work = aligned(workspace(config.batch_size, self._replay[0].shape[2], stem, self._sizes))
         self._numbers = np.array([config.gamma, config.temperature, 1 / spec.obs_scale], np.float32)
@@ -46,7 +46,9 @@ class DQNKernel:
         """Whether the agent's networks, replay and shaping are those that the kernel knows."""
         network = agent.online.each[0]
         known = mlp_sizes(network) or (minatar_sizes(network) and agent.spec.obs_shape[1:] == (10, 10))
-        return bool(known) and isinstance(agent.replay, ArrayReplay) and agent.shaper.is_plain
+        return (
+            bool(known) and isinstance(agent.replay, ArrayReplay) and all(shaper.is_plain for shaper in agent.shapers)
+        )
 
     def _compile(self) -> None:
         """Call everything once without effect, so that compiling is announced and no run starts half-way."""
@@ -67,18 +69,17 @@ class DQNKernel:
         """Take one gradient step for every member."""
         agent = self.agent
         rows = agent.replay.draw_rows(agent.rngs["batches"], agent.config.batch_size)
-        self._etas[:] = agent.shaper.etas(step)
-        self._shares[:] = agent.shaper.shares(step)
-        self._factors[:] = agent.shaper.reward_factors(step)
+        self._coefficients[:] = np.transpose([shaper.coefficients(step) for shaper in agent.shapers])
         self._step(rows, self._online.adam_settings(agent.config.max_grad_norm))
         agent.records.count += 1
 
     def _step(self, rows: Any, settings: Any) -> None:
         online = self._online
+        etas, shares, factors = self._coefficients
         dqn_step(
             self._spans, self._stem, self._sizes, self._replay, self.agent.replay.added, rows,
             online.params, self._target.params, online.exp_avg, online.exp_avg_sq, online.learning_rate, settings,
-            self._etas, self._shares, self._factors, self._numbers, self._options, self._records, self._work,
+            etas, shares, factors, self._numbers, self._options, self._records, self._work,
         )  # fmt: skip
 
 

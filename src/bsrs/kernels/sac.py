@@ -54,12 +54,13 @@ class SACKernel(ActorCriticKernel):
             counted = (each if learn_alpha or each is not alphas else None for each in networks)
             settings = tuple(alphas.settings if each is None else each.adam_settings() for each in counted)
             agent.records.count += 1
+        etas, shares, factors = self._coefficients
         sac_step(
             self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, learn_alpha,
             (actor.params, actor.exp_avg, actor.exp_avg_sq),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
             (alphas.params, alphas.exp_avg, alphas.exp_avg_sq),
-            actor.learning_rate, settings, self._etas, self._shares, self._factors, self._numbers, self._options,
+            actor.learning_rate, settings, etas, shares, factors, self._numbers, self._options,
             self._records, self._work,
         )  # fmt: skip
 

@@ -42,11 +42,12 @@ class TD3Kernel(ActorCriticKernel):
             noise = agent.noise("noise", config.batch_size, agent.actions.size)
             settings = actor.adam_settings() if actor_due else actor.settings, critics.adam_settings()
             agent.records.count += actor_due
+        etas, shares, factors = self._coefficients
         td3_step(
             self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, actor_due,
             (actor.params, actor.exp_avg, actor.exp_avg_sq, self._target_actor.params),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
-            actor.learning_rate, settings, self._etas, self._shares, self._factors, self._numbers, self._options,
+            actor.learning_rate, settings, etas, shares, factors, self._numbers, self._options,
             self._records, self._work,
         )  # fmt: skip
 

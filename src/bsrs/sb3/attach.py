@@ -9,7 +9,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from bsrs.adapting import plain_class, put_in_front
+from bsrs.adapting import plain_class, shaped_class
 from bsrs.errors import BadInput
 from bsrs.rng import stream
 from bsrs.sb3.model import Shaped, ShapedOffPolicy, ShapedOnPolicy
@@ -47,15 +47,12 @@ def shape(
         value_fn: A function of (model, obs) that returns V, for algorithms that are not supported out of the box.
         seed: Seed for the actions that SAC and similar algorithms sample to estimate V; by default the model's.
     """
-    return attach(model, ModelShaper(checked(model), Settings(eta, potential, network, terminal, value_fn, seed)))
-
-
-def attach(model: Model, shaper: ModelShaper) -> Model:
-    """Give the model its shaping, in place of what it had."""
+    shaper = ModelShaper(checked(model), Settings(eta, potential, network, terminal, value_fn, seed))
     if shaper.has_memory:
         describe(shaper)  # what cannot be saved is refused now
     vars(model)["bsrs_shaper"] = shaper
-    put_in_front(ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy, model)
+    mixin = ShapedOffPolicy if isinstance(model, OffPolicyAlgorithm) else ShapedOnPolicy
+    model.__class__ = shaped_class(mixin, type(model))
     return model
 
 

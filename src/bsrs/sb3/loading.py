@@ -4,18 +4,18 @@ import base64
 import io
 import json
 import zipfile
-import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.save_util import open_path
 
 from bsrs.errors import BadInput, say
-from bsrs.sb3.attach import attach
+from bsrs.sb3.attach import shape
 from bsrs.sb3.pickles import read_pickle
 from bsrs.sb3.saving import needs_object, restore
-from bsrs.sb3.shaper import ModelShaper, ValueFunction
+from bsrs.sb3.shaper import ValueFunction
 from bsrs.shaping import Potential, ShapeScale
 
 LARGEST_DATA = 2**28  # bytes
@@ -46,28 +46,30 @@ def load(
     with open_path(path, "r", suffix="zip") as opened:
         file = io.BytesIO(opened.read())
     given = custom_objects or {}
-    try:
+    with _refused(f"{path} cannot be read as a model of Stable-Baselines3"):
         saved, objects = _read_archive(file, trust, given.keys() | load_arguments.keys())
-    except BadInput as error:
-        raise BadInput(f"{path} is not loaded: {error}") from None
-    except Exception as error:  # whatever reading bytes of unknown origin may raise
-        raise BadInput(f"{path} is not a model that Stable-Baselines3 saved: {error}") from error
     if saved is None:
         raise BadInput(f"{path} holds a model that was not shaped: load it with {algorithm.__name__}.load and shape it")
-    try:
+    with _refused(f"{path} cannot be loaded by {algorithm.__name__}.load"):
         model = algorithm.load(file, env=env, custom_objects={**objects, **given}, **load_arguments)
-    except Exception as error:
-        raise BadInput(f"{path} cannot be loaded by {algorithm.__name__}.load: {error}") from error
     vars(model).pop("bsrs_shaping", None)
-    try:
+    with _refused(f"the shaping of {path} cannot be restored"):
         parts = {"eta": eta, "potential": potential, "value_fn": value_fn}
-        shaper = ModelShaper(model, restore(saved, {name: part for name, part in parts.items() if part is not None}))
+        settings = restore(saved, {name: part for name, part in parts.items() if part is not None})
+        shape(model, **vars(settings))
         if saved.get("state") is not None:  # files of older versions have none
             scale = eta is None or needs_object(saved["eta"])
-            shaper.load_state(saved["state"], scale=scale, device=model.device)
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, zlib.error) as error:
-        raise BadInput(f"the shaping of {path} cannot be restored: {error}") from None
-    return attach(model, shaper)
+            model.bsrs_shaper.load_state(saved["state"], scale=scale, device=model.device)
+    return model
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Make one sentence of any exception: a file of unknown origin may raise whatever it wants."""
+    try:
+        yield
+    except Exception as error:
+        raise BadInput(f"{what}: {error}") from error
 
 
 def _read_archive(file: io.BytesIO, trust: bool, replaced: Collection[str]) -> tuple[Any, dict[str, Any]]:

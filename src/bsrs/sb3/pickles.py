@@ -1,22 +1,26 @@
 """Read the pickles in an SB3 file without executing them.
 
-A pickle is a program. This is an interpreter for the few instructions that SB3's own data needs, in protocols 4 and 5:
-SB3 never wrote another. It never imports: a name must be on the lists below, and in a module that is loaded already.
-It never calls what a pickle names: arrays, random generators and containers are rebuilt by functions of our own, and
-objects of listed classes get their attributes. Everything else raises `BadInput`.
+A pickle is a program. `Reader` knows the few instructions that SB3's own data needs, in protocols 4 and 5: SB3 never
+wrote another. It never imports: a name must be on the lists below, and in a module that is loaded already. It never
+calls what a pickle names: arrays, random generators and containers are rebuilt by functions of our own, and objects of
+listed classes get their attributes. Everything else raises `BadInput`.
 """
 
-import pickletools
+import io
+import pickle
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from torch.nn.modules import activation
 
 from bsrs.errors import BadInput, printable
 
-# Classes that a file may name. They are settings, such as the class of a policy: loading makes no objects of them.
+# Classes that a file may name, next to PyTorch's activations and optimizers. They are settings, such as the class of a
+# policy: loading makes no objects of them.
 NAMED = """
 stable_baselines3.common.policies: ActorCriticPolicy ActorCriticCnnPolicy MultiInputActorCriticPolicy
 stable_baselines3.dqn.policies: DQNPolicy CnnPolicy MultiInputPolicy
@@ -35,20 +39,7 @@ stable_baselines3.common.buffers: ReplayBuffer RolloutBuffer DictReplayBuffer Di
 stable_baselines3.her.her_replay_buffer: HerReplayBuffer
 stable_baselines3.common.torch_layers: FlattenExtractor NatureCNN CombinedExtractor
 stable_baselines3.common.sb2_compat.rmsprop_tf_like: RMSpropTFLike
-torch.nn.modules.activation:
-    CELU ELU GELU Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid
-    Softplus Softsign Tanh
 torch.nn.modules.linear: Identity
-torch.optim.adadelta: Adadelta
-torch.optim.adagrad: Adagrad
-torch.optim.adam: Adam
-torch.optim.adamax: Adamax
-torch.optim.adamw: AdamW
-torch.optim.asgd: ASGD
-torch.optim.nadam: NAdam
-torch.optim.radam: RAdam
-torch.optim.rmsprop: RMSprop
-torch.optim.sgd: SGD
 numpy: bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
 """
 # Classes of which a file may hold objects: made without a call, and given their attributes.
@@ -78,7 +69,14 @@ def _names(lists: str) -> frozenset[str]:
     return frozenset(found)
 
 
-NAMED_CLASSES, BUILT_CLASSES, ENUM_CLASSES = map(_names, (NAMED, BUILT, ENUMS))
+def _defined(base: type, module: Any) -> frozenset[str]:
+    """Return the full names of the subclasses of `base` that a module has."""
+    found = [thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, base)]
+    return frozenset(f"{cls.__module__}.{cls.__qualname__}" for cls in found)
+
+
+BUILT_CLASSES, ENUM_CLASSES = _names(BUILT), _names(ENUMS)
+NAMED_CLASSES = _names(NAMED) | _defined(torch.nn.Module, activation) | _defined(torch.optim.Optimizer, torch.optim)
 
 
 class Rebuild:
@@ -130,9 +128,9 @@ def _deque(items: Any = (), most: int | None = None) -> Any:
     return deque(items if isinstance(items, (list, tuple)) else (), most)
 
 
-def _own(thing: Any, kind: type) -> Any:
+def _own(thing: Any, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(thing, kind):
-        raise BadInput(f"it has a {type(thing).__name__} in place of a {kind.__name__}")
+        raise BadInput(f"it has an unexpected {type(thing).__name__}")
     return thing
 
 
@@ -170,123 +168,68 @@ def find(module: Any, name: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------
 # The interpreter.
 
-CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-LITERALS = {
-    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
-    *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"),
-    *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
-}
-EMPTY: dict[str, type] = {"EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_DICT": dict, "EMPTY_SET": set}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-MARK = object()
+# What Python's own interpreter does with these neither calls nor imports anything.
+HARMLESS = """
+PROTO FRAME STOP MARK MEMOIZE BINGET LONG_BINGET NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT
+SHORT_BINBYTES BINBYTES BINBYTES8 SHORT_BINUNICODE BINUNICODE BINUNICODE8 EMPTY_LIST EMPTY_TUPLE EMPTY_DICT EMPTY_SET
+TUPLE TUPLE1 TUPLE2 TUPLE3 STACK_GLOBAL
+"""
+OWN = "BYTEARRAY8 APPEND APPENDS ADDITEMS SETITEM SETITEMS REDUCE NEWOBJ BUILD"
 
 
-class Interpreter:
-    """One pickle on its stack."""
+class Reader(pickle._Unpickler):
+    """Python's interpreter in Python, with some of its instructions, and our own versions of those that could call."""
 
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+    stack: list[Any]
+    append: Callable[[Any], None]
+    read: Callable[[int], bytes]
+    pop_mark: Callable[[], list[Any]]
+    dispatch: ClassVar[dict[int, Any]] = {
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in HARMLESS.split()
+    }
 
-    def run(self, data: bytes) -> Any:
-        for opcode, argument, _ in pickletools.genops(data):
-            name = opcode.name
-            if name == "STOP":
-                return self.stack.pop()
-            if name in CONSTANTS:
-                self.stack.append(CONSTANTS[name])
-            elif name in LITERALS:
-                self.stack.append(argument)
-            elif name in EMPTY:
-                self.stack.append(EMPTY[name]())
-            elif name in TUPLES:
-                self.stack[-TUPLES[name] :] = [tuple(self.stack[-TUPLES[name] :])]
-            else:
-                instruction = getattr(self, f"do_{name.lower()}", None)
-                if instruction is None:
-                    raise BadInput(f"it has the instruction {name}")
-                instruction(argument)
-        raise BadInput("it does not end")
+    def find_class(self, module: Any, name: Any) -> Any:
+        return find(module, name)
 
-    def _pop_to_mark(self) -> list[Any]:
-        at = max(index for index, item in enumerate(self.stack) if item is MARK)
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
-        return items
+    def load_bytearray8(self) -> None:
+        size = int.from_bytes(self.read(8), "little")
+        self.append(bytearray(self.read(size)))  # of what there is: Python's version trusts the size
 
-    def _pop(self, count: int) -> list[Any]:
-        items = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        if len(items) < count or any(item is MARK for item in items):
-            raise BadInput("it takes more than there is")
-        return items
+    def load_append(self) -> None:
+        item = self.stack.pop()
+        _own(self.stack[-1], (list, deque)).append(item)
 
-    def do_proto(self, argument: Any) -> None:
-        pass
+    def load_appends(self) -> None:
+        items = self.pop_mark()
+        _own(self.stack[-1], (list, deque)).extend(items)
 
-    do_frame = do_proto
-
-    def do_mark(self, argument: Any) -> None:
-        self.stack.append(MARK)
-
-    def do_memoize(self, argument: Any) -> None:
-        self.memo[len(self.memo)] = self.stack[-1]
-
-    def do_binget(self, index: int) -> None:
-        self.stack.append(self.memo[index])
-
-    do_long_binget = do_binget
-
-    def do_tuple(self, argument: Any) -> None:
-        self.stack.append(tuple(self._pop_to_mark()))
-
-    def do_append(self, argument: Any) -> None:
-        self._extend(self._pop(1))
-
-    def do_appends(self, argument: Any) -> None:
-        self._extend(self._pop_to_mark())
-
-    def do_additems(self, argument: Any) -> None:
-        items = self._pop_to_mark()
+    def load_additems(self) -> None:
+        items = self.pop_mark()
         _own(self.stack[-1], set).update(map(_key, items))
 
-    def _extend(self, items: list[Any]) -> None:
-        if not isinstance(self.stack[-1], (list, deque)):
-            raise BadInput(f"it appends to a {type(self.stack[-1]).__name__}")
-        self.stack[-1].extend(items)
+    def load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        _own(self.stack[-1], dict)[_key(key)] = value
 
-    def do_setitem(self, argument: Any) -> None:
-        self._set_items(self._pop(2))
+    def load_setitems(self) -> None:
+        items = self.pop_mark()
+        keys = map(_key, items[::2])
+        _own(self.stack[-1], dict).update(zip(keys, items[1::2], strict=True))
 
-    def do_setitems(self, argument: Any) -> None:
-        self._set_items(self._pop_to_mark())
-
-    def _set_items(self, items: list[Any]) -> None:
-        target = _own(self.stack[-1], dict)
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            target[_key(key)] = value
-
-    def do_stack_global(self, argument: Any) -> None:
-        self.stack.append(find(*self._pop(2)))
-
-    def do_reduce(self, argument: Any) -> None:
-        function, arguments = self._pop(2)
+    def load_reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, Rebuild):
             raise BadInput(f"it calls {getattr(function, '__name__', type(function).__name__)}")
-        self.stack.append(function.call(*_own(arguments, tuple)))
+        self.append(function.call(*_own(arguments, tuple)))
 
-    def do_newobj(self, argument: Any) -> None:
-        cls, arguments = self._pop(2)
+    def load_newobj(self) -> None:
+        arguments, cls = self.stack.pop(), self.stack.pop()
         if not isinstance(cls, type) or f"{cls.__module__}.{cls.__qualname__}" not in BUILT_CLASSES:
             raise BadInput(f"it makes an object of {getattr(cls, '__name__', type(cls).__name__)}")
-        if issubclass(cls, tuple):
-            self.stack.append(tuple.__new__(cls, _own(arguments, tuple)))
-        else:
-            self.stack.append(object.__new__(cls))
+        self.append(tuple.__new__(cls, _own(arguments, tuple)) if issubclass(cls, tuple) else object.__new__(cls))
 
-    def do_build(self, argument: Any) -> None:
-        (state,) = self._pop(1)
-        thing = self.stack[-1]
+    def load_build(self) -> None:
+        state, thing = self.stack.pop(), self.stack[-1]
         if isinstance(thing, np.ndarray):
             _build_array(thing, state)
         elif isinstance(thing, np.random.PCG64):
@@ -298,6 +241,9 @@ class Interpreter:
                 raise BadInput("it has arrays of another byte order, or with fields")
         elif not isinstance(thing, Ignored):
             raise BadInput(f"it changes a {type(thing).__name__}")
+
+
+Reader.dispatch |= {getattr(pickle, name)[0]: getattr(Reader, f"load_{name.lower()}") for name in OWN.split()}
 
 
 def _key(key: Any) -> Any:
@@ -326,7 +272,7 @@ def _build_pcg64(generator: Any, state: Any) -> None:
 def read_pickle(data: bytes) -> Any:
     """Return what a pickle holds, or raise `BadInput`."""
     try:
-        return Interpreter().run(data)
+        return Reader(io.BytesIO(data)).load()
     except BadInput:
         raise
     except Exception as error:  # whatever reading bytes of unknown origin may raise

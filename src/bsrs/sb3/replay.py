@@ -23,7 +23,7 @@ def sample_shaped(model: Any, buffer: Any, *args: Any, **kwargs: Any) -> Any:
     else:
         value, next_value = (shaper.value(model, each, size) for each in (obs, next_obs))
     discounts = samples.discounts  # gamma^n of an n-step buffer
-    bootstrap, mixed_discounts = _mix_in_target(model, samples) if shaper.mixes else (None, discounts)
+    bootstrap, mixed_discounts = _mix_in_target(model, samples) if shaper.scale.mixes else (None, discounts)
     term = shaper.term(
         value,
         next_value,
@@ -33,7 +33,7 @@ def sample_shaped(model: Any, buffer: Any, *args: Any, **kwargs: Any) -> Any:
         bootstrap=bootstrap,
         **shaper.states(model, obs, next_obs),
     )
-    if shaper.probes[0]:
+    if shaper.scale.probes:
         shaper.watch_model(model, obs, size)
     return samples._replace(rewards=samples.rewards + term.reshape(-1, 1), discounts=mixed_discounts)
 
@@ -47,6 +47,6 @@ def _mix_in_target(model: Any, samples: Any) -> tuple[torch.Tensor, torch.Tensor
     shaper, size = model.bsrs_shaper, len(samples.rewards)
     if shaper.reader.distributional:
         return shaper.value(model, samples.next_observations, size, network="target"), samples.discounts
-    (eta,), (share,) = shaper.etas(shaper.step), shaper.shares(shaper.step)
+    eta, share, _ = shaper.coefficients(shaper.step)
     plain = torch.full_like(samples.rewards, model.gamma) if samples.discounts is None else samples.discounts
     return samples.rewards.new_zeros(size), plain * (1 + eta * (1 - share))

@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from bsrs.auto import Movement
 from bsrs.errors import BadInput, printable, unknown
 from bsrs.naming import is_object_name, name_of
 from bsrs.sb3.shaper import ModelShaper, Settings
-from bsrs.shaping import Bootstrapped, Linear, RandomDynamic, ShapeScale, Static
+from bsrs.shaping import Bootstrapped, Constant, Cosine, Linear, PerState, Piecewise, RandomDynamic, Static
 
 FUNCTION = "a function"
+_SAVED = (Constant, Linear, Cosine, Piecewise, PerState, Movement, Bootstrapped, Static, RandomDynamic)
+KINDS: dict[str, Any] = {cls.__name__: cls for cls in _SAVED}
+"""Shape-scales and potentials that are stored with their fields."""
 NOTICE = (
     "this model was shaped by bsrs, and is not any more: it predicts as before, but would continue to learn from"
     " unshaped rewards. bsrs.sb3.load(path, Algorithm) loads it shaped; bsrs.sb3.shape(model, eta) shapes it again"
@@ -37,8 +41,7 @@ class SavedShaping(SimpleNamespace):
 def describe(shaper: ModelShaper) -> SavedShaping:
     """How a model is shaped, and where its shaping is now."""
     try:
-        data = {name: _to_data(part) for name, part in vars(shaper.settings).items()}
-        return SavedShaping(**json.loads(json.dumps({**data, "state": shaper.state()})))
+        return SavedShaping(**json.loads(json.dumps({**_described(shaper.settings), "state": shaper.state()})))
     except (TypeError, ValueError) as error:
         raise BadInput(f"the shaping cannot be saved: what eta remembers must be plain JSON ({error})") from None
 
@@ -50,12 +53,12 @@ def restore(saved: dict[str, Any], given: dict[str, Any]) -> Settings:
 
 
 def is_same(one: Settings, other: Settings) -> bool:
-    """Whether both ask for the same shaping; functions must be the same objects."""
-    for name, mine in vars(one).items():
-        theirs, data = getattr(other, name), _to_data(mine)
-        if data != _to_data(theirs) or (needs_object(data) and mine != theirs):
-            return False
-    return True
+    """Whether both ask for the same shaping: functions with the same code are the same."""
+    return _described(one) == _described(other)
+
+
+def _described(settings: Settings) -> dict[str, Any]:
+    return {name: _to_data(part) for name, part in vars(settings).items()}
 
 
 def needs_object(data: Any) -> bool:
@@ -67,23 +70,14 @@ def _to_data(part: Any) -> Any:
     """Return a shape-scale or potential of bsrs as text, a number, or its name and fields; your code by its name."""
     if part is None or isinstance(part, (str, int, float)):
         return part
-    if _kinds().get(type(part).__name__) is not type(part) or not dataclasses.is_dataclass(part):
-        return f"{FUNCTION}: {name_of(part)}"
-    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
-    if any(callable(value) for value in fields.values()):
+    fields = vars(part) if KINDS.get(type(part).__name__) is type(part) else None
+    if fields is None or any(callable(value) for value in fields.values()):
         return f"{FUNCTION}: {name_of(part)}"
     return {"type": type(part).__name__, **{name: _plain(value) for name, value in fields.items()}}
 
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) or hasattr(value, "new_tensor") else value
-
-
-def _kinds(name: str = "") -> dict[str, Any]:
-    known = [*ShapeScale.__subclasses__(), *Linear.__subclasses__()]
-    scales = [cls for cls in known if cls.__module__.startswith("bsrs.")]
-    potentials: list[Any] = [Bootstrapped, Static, RandomDynamic]
-    return {cls.__name__: cls for cls in {"eta": scales, "potential": potentials}.get(name, [*scales, *potentials])}
 
 
 def _from_data(data: Any, name: str) -> Any:
@@ -94,14 +88,14 @@ def _from_data(data: Any, name: str) -> Any:
         )
     if data is None or (not isinstance(data, dict) and name != "value_fn"):
         return data
-    fields, kinds = dict(data), _kinds(name)
+    fields = dict(data)
     kind = str(fields.pop("type"))
-    if kind not in kinds:
-        raise unknown(name, kind, kinds)
-    for field in dataclasses.fields(kinds[kind]):
+    if kind not in KINDS:
+        raise unknown(name, kind, KINDS)
+    for field in dataclasses.fields(KINDS[kind]):
         if field.name in fields and not _fits(fields[field.name], str(field.type)):
             raise BadInput(f"{name} has {field.name} = {str(fields[field.name])[:40]!r}; expected {field.type}")
-    return kinds[kind](**fields)
+    return KINDS[kind](**fields)
 
 
 def _fits(value: Any, annotation: str) -> bool:

@@ -10,20 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import Tensor
 
-from bsrs.adapting import BatchShaper, describe_array
-from bsrs.errors import BadInput, say, unknown
+from bsrs.adapting import BatchShaper
+from bsrs.errors import BadInput, unknown
 from bsrs.rng import stream
 from bsrs.sb3.values import Observations, map_obs, reader_for
 from bsrs.shaping import Potential, RandomDynamic, Shaper
 
 # (model, a batch of observations) -> one value per observation
 ValueFunction = Callable[[Any, Any], Any]
-
-UNUSUAL = 20.0
-"""etas above this, and negative ones, print a notice."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +50,10 @@ class ModelShaper(BatchShaper):
         self.reader = reader_for(model) if settings.value_fn is None and self.needs_value else None
         if self.reader and settings.network == "target" and not self.reader.clock:
             raise BadInput(f"{type(model).__name__} has no target network: expected network='online'")
-        if self.mixes or any(self.probes):
+        if self.needs_target:
             _check_for_auto(model, self)
         seed = (model.seed or 0) if settings.seed is None else settings.seed
         self._rng = stream(seed, "sb3 potential", model.num_timesteps)
-        self._check_eta(model.num_timesteps)
-
-    def _check_eta(self, step: int) -> None:
-        """Refuse an eta that is not a number, and print a notice if it is unusual."""
-        if self.depends_on_state:
-            return
-        try:
-            eta = float(self.etas(step)[0])
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-            raise BadInput(f"eta is {self.settings.eta!r}; expected one number at every step ({error})") from None
-        if eta < 0 or eta > UNUSUAL:
-            say(f"eta is {eta:g}: negative and very large values usually make training worse; 0.5 to 5 is common")
 
     @torch.no_grad()
     def value(
@@ -90,7 +74,7 @@ class ModelShaper(BatchShaper):
 
     def watch_model(self, model: Any, obs: Observations, size: int) -> None:
         """Show V to "auto" if a period of the target network is over; the first batches become the probes."""
-        wanted = self.probes[0]
+        wanted = self.scale.probes
         now, period = self.reader.clock(model, self.updates * size / model.batch_size)  # type: ignore[misc, union-attr]
         few = map_obs(lambda part: part[:wanted].clone(), obs) if self._size < wanted else obs
         # The same random draws at every look: sampling must not look like movement.
@@ -114,20 +98,20 @@ class ModelShaper(BatchShaper):
             model.logger.record("shaping/ep_sum", bonus)
             model.logger.record("shaping/ep_shaped_rew_mean", raw + bonus)
 
-    def state(self, member: int = 0) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Return what a continued training needs besides the settings, as plain data."""
         watching = {"size": self._size, "looks": self._looks, "next_look": self._next_look}
         probes = [encode(part) for part in self._watched]
-        return {**super().state(member), "stream": self._rng.bit_generator.state, **watching, "probes": probes}
+        return {**super().state(), "stream": self._rng.bit_generator.state, **watching, "probes": probes}
 
-    def load_state(self, state: dict[str, Any], member: int = 0, *, scale: bool = True, device: Any = "cpu") -> None:
+    def load_state(self, state: dict[str, Any], *, scale: bool = True, device: Any = "cpu") -> None:
         """Continue from where `state` was taken; a new scale starts from scratch."""
         self._rng.bit_generator.state = state["stream"]
         if not scale:
             return
-        super().load_state({"step": 0, "updates": 0, **state}, member)
+        super().load_state({"step": 0, "updates": 0, **state})
         if state.get("probes"):  # go on watching the same observations
-            Shaper.load_state(self, state["scale"], member)
+            Shaper.load_state(self, state["scale"])
             self._watched = [decode(part, device) for part in state["probes"]]
             self._size, self._looks, self._next_look = (state[name] for name in ("size", "looks", "next_look"))
 
@@ -151,22 +135,21 @@ def decode(text: Any, device: Any) -> Any:
 
 def _check_for_auto(model: Any, shaper: ModelShaper) -> None:
     """Refuse "auto" where it cannot work."""
-    settings, eta = shaper.settings, f"eta={shaper.settings.eta!r}"
+    settings = shaper.settings
     if settings.network != "online" or settings.terminal != "zero" or settings.value_fn or settings.potential:
-        raise BadInput(
-            f"{eta} needs the model's own V of both networks: leave network, terminal, value_fn and potential"
-            " as by default, or choose a number, such as eta=0.5"
-        )
-    if not isinstance(model, OffPolicyAlgorithm) or not (shaper.reader and shaper.reader.clock):
-        raise BadInput(
-            f"{eta} needs a target network, and {type(model).__name__} has none: choose a number, such as eta=0.5"
-        )
-    if model.tau == 0:
-        raise BadInput(f"{eta} needs a target network that moves, and tau is 0: choose a number, such as eta=0.5")
+        needs = "network, terminal, value_fn and potential as by default"
+    elif not (shaper.reader and shaper.reader.clock):
+        needs = f"a target network, and {type(model).__name__} has none"
+    elif model.tau == 0:
+        needs = "a target network that moves, and tau is 0"
+    else:
+        return
+    raise BadInput(f"eta={settings.eta!r} needs {needs}: choose a number, such as eta=0.5")
 
 
 def _as_values(values: Any, count: int) -> Tensor:
     """Return what a `value_fn` returned as (count,)."""
     if not isinstance(values, (Tensor, np.ndarray)) or tuple(values.shape) not in ((count,), (count, 1)):
-        raise BadInput(f"value_fn returned {describe_array(values)}; expected one value per observation, ({count},)")
+        found = f"a {type(values).__name__} of shape {tuple(getattr(values, 'shape', ()))}"
+        raise BadInput(f"value_fn returned {found}; expected one value per observation, ({count},)")
     return torch.as_tensor(values).reshape(-1)
