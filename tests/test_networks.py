@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from bsrs.agents.agent import State
 from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.networks import Dueling, Members, cnn, fits, mlp, network_name, own_factory, q_network, seeded
 from bsrs.agents.off_policy import clip_grad_norm_per_member, polyak_update
@@ -17,7 +19,7 @@ from bsrs.config.agents import DQNConfig, TD3Config
 from bsrs.envs import EnvSpec
 from bsrs.errors import BadInput
 from bsrs.run import make_agent
-from small_agents import scale
+from small_agents import made, scale
 
 CARTPOLE = EnvSpec("CartPole-v1", "gym", (4,), "float32", n_actions=3)
 
@@ -200,3 +202,23 @@ def test_saved_weights_of_another_network_are_refused_before_any_is_loaded() -> 
     with pytest.raises(ValueError, match=r"has shape \(4, 8\); expected \(8, 8\)"):
         agent.load_policy(0, other.policy(0))
     assert all(torch.equal(tensor, before[name]) for name, tensor in agent.policy(0).tensors.items())
+
+
+@pytest.mark.parametrize("kind", ["dqn", "td3"])
+def test_models_of_version_0_1_load(kind: str) -> None:
+    """They name a layer's weights `weight_1`, (in, out), and stack those of several critics."""
+    agent, other = made(kind, {"seed": 1}), made(kind, {"seed": 2})
+    old: dict[str, torch.Tensor] = {}
+    stacked: dict[str, list[torch.Tensor]] = {}
+    for name, tensor in agent.policy(0).tensors.items():
+        layer, what = re.findall(r"(\d+)\.(weight|bias)$", name)[0]
+        own = tensor.T if what == "weight" else tensor[None]
+        key = f"{what}_{int(layer) // 2}"
+        if name.startswith("critics/"):
+            stacked.setdefault(f"critics/{key}", []).append(own)
+        else:
+            old[key] = own
+    old |= {name: torch.stack(each) for name, each in stacked.items()}
+    other.load_policy(0, State(old))
+    for name, tensor in agent.policy(0).tensors.items():
+        assert torch.equal(other.policy(0).tensors[name], tensor), name

@@ -17,6 +17,7 @@ from bsrs import kernels
 from bsrs.agents.agent import Array, Batch, Finding, State, Transition, times_due
 from bsrs.agents.metrics import Metrics
 from bsrs.agents.networks import Members
+from bsrs.agents.old_models import renamed
 from bsrs.agents.probes import Probes
 from bsrs.agents.replay import Replay, make_replay
 from bsrs.agents.targets import discount_of
@@ -237,11 +238,11 @@ class OffPolicyAgent(Generic[Config]):
 
     def load_policy(self, member: int, state: State) -> None:
         """Load what `policy` returned, also into the target networks. A policy without its critics will do."""
-        found = {}
+        tensors, found = renamed(state.tensors), {}
         for name, network in self.networks.items():
             prefix = _prefix(self.targets.get(name, name))
-            named = {key.removeprefix(prefix): key for key in state.tensors if key.startswith(prefix)}
-            own = {inner: state.tensors[key] for inner, key in named.items() if "/" not in inner}
+            named = {key.removeprefix(prefix): key for key in tensors if key.startswith(prefix)}
+            own = {inner: tensors[key] for inner, key in named.items() if "/" not in inner}
             if own:
                 check_weights(network.each[member], own)
                 found[name] = own
