@@ -109,20 +109,16 @@ def theory(arguments: ExperimentArguments) -> None:
 
 
 def tabular(arguments: ExperimentArguments) -> None:
-    """Draw steps against eta, the same over many tables, and learning from samples."""
-    from experiments.tabular import SCALES, findings, study, write
+    """Draw steps against eta, and the same over many tables."""
+    from experiments.tabular import run
 
     _check_trains_nothing(arguments)
     make_folder(arguments.folder)  # before any work
-    numbers = study(SCALES[arguments.scale])
-    files = write(numbers, arguments.folder)
+    findings, files = run(arguments.scale, arguments.folder)
     if arguments.json:
-        print_json({"findings": findings(numbers), "files": [str(path) for path in files]})
-        return
-    for sentence in findings(numbers):
-        print(f"- {sentence}")
-    for path in files:
-        print(f"wrote {path}")
+        print_json({"findings": findings, "files": [str(path) for path in files]})
+    else:
+        print(*(f"- {sentence}" for sentence in findings), *(f"wrote {path}" for path in files), sep="\n")
 
 
 def calibration(arguments: ExperimentArguments) -> None:
@@ -131,11 +127,11 @@ def calibration(arguments: ExperimentArguments) -> None:
 
     _check_trains_nothing(arguments)
     draws = DRAWS[arguments.scale]
-    rows = [asdict(row) for row in calibrate(draws, effect=not arguments.json)]
+    rows = [asdict(row) for row in calibrate(draws)]
     if arguments.json:
         print_json({"draws": draws, "rows": rows})
     else:
-        print_table(f"95% intervals and verdicts on simulated runs, {draws:,} draws", rows)
+        print_table(f"Verdicts on simulated runs with equal means, {draws:,} draws", rows)
 
 
 def tables(arguments: ExperimentArguments) -> None:
