@@ -45,6 +45,9 @@ Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
 CELLS = {"baseline": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
 """Cell -> which parts it has, in the experiment with all combinations of parts."""
+CONTROLS = ("scaled", "learning-rate", "faster-target")
+VARIED = {"parts", "control", "comparator"}
+"""Settings that only the variants have."""
 ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
 FIRST_SEED = 200
 
@@ -74,26 +77,24 @@ SCALES = {
 }
 
 
-def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, tuple[str, Fields]]:
-    """List what is trained on one env: name -> the variant of the algorithm (none: itself) and its settings.
+def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, Fields]:
+    """List what is trained on one env: name -> its settings.
 
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
-    plain: Fields = {"eta": 0.0}
-    found: dict[str, tuple[str, Fields]] = {"baseline": ("", plain), "BSRS": ("", {"eta": eta})}
-    found |= {parts: ("parts", {"eta": eta, "parts": parts}) for parts in PARTS}
-    found["target"] = "", {"eta": eta, "potential_network": "target"}
-    controls = ("scaled", "learning-rate", "faster-target")
-    found |= {control: ("control", {"eta": eta, "control": control}) for control in controls}
-    found |= {f"BSRS, eta = {eta * factor:g}": ("", {"eta": eta * factor}) for factor in etas}
-    comparators = ["advantage", "persistent", "minto", "centering"]
-    comparators += ["munchausen", "popart"] if algorithm == "dqn" else []
-    found |= {name: (name, plain) for name in comparators}
-    found["n_step"] = "", {**plain, "n_step": 3}
-    if algorithm == "dqn":
-        found["double"], found["dueling"] = ("", {**plain, "double": True}), ("", {**plain, "network": "dueling"})
+    is_dqn = algorithm == "dqn"
+    found: dict[str, Fields] = {"baseline": {}, "BSRS": {"eta": eta}}
+    found |= {parts: {"eta": eta, "parts": parts} for parts in PARTS}
+    found["target"] = {"eta": eta, "potential_network": "target"}
+    found |= {control: {"eta": eta, "control": control} for control in CONTROLS}
+    found |= {f"BSRS, eta = {eta * factor:g}": {"eta": eta * factor} for factor in etas}
+    comparators = ["advantage", "persistent", "minto", "centering", *(["munchausen", "popart"] if is_dqn else [])]
+    found |= {name: {"comparator": name} for name in comparators}
+    found["n_step"] = {"n_step": 3}
+    if is_dqn:
+        found |= {"double": {"double": True}, "dueling": {"network": "dueling"}}
     for name in [name for name in comparators if name in ("advantage", "persistent", "munchausen")]:
-        found[f"{name}, matched"] = name, {**plain, "comparator_alpha": eta / (1 + eta)}
+        found[f"{name}, matched"] = {"comparator": name, "comparator_alpha": eta / (1 + eta)}
     return found
 
 
@@ -114,8 +115,8 @@ def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
     algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
     fields = chosen.td3 if algorithm == "td3" else chosen.dqn
     return {
-        cell: preset(f"{algorithm}-{variant}" if variant else algorithm, name, env=env, **fields, **own)
-        for cell, (variant, own) in cells(algorithm, ETAS[env], chosen.etas).items()
+        cell: preset(f"{algorithm}-variant" if own.keys() & VARIED else algorithm, name, env=env, **fields, **own)
+        for cell, own in cells(algorithm, ETAS[env], chosen.etas).items()
     }
 
 

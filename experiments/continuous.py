@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from bsrs.config.base import to_dict
 from bsrs.config.training import TrainingConfig
 from bsrs.figures.curves import learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
@@ -32,6 +33,7 @@ from experiments.claims import (
     tuned,
 )
 from experiments.pooling import gains_of, judge_pooled, pair_gains, span_of, too_few
+from experiments.variant_configs import DQNVariantConfig
 
 LARGE_ETAS = (5.0, 10.0)
 VARIANTS = {
@@ -155,6 +157,11 @@ def _panels(series: Sequence[Series]) -> list[tuple[str, list[Series]]]:
 def with_one_baseline(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:
     """Leave out the baselines of the other potentials: without shaping they are the same runs."""
     return [config for config in configs if getattr(config, "potential_network", "online") == "online" or config.eta]
+
+
+def with_rescaled_controls(configs: Sequence[TrainingConfig]) -> list[TrainingConfig]:
+    """Add the control to each shaped DQN run: no shaping, learning rate * (1 + eta), reward / (1 + eta)."""
+    return [*configs, *(DQNVariantConfig(**to_dict(each), control="rescaled") for each in configs if each.eta)]
 
 
 def judge_target_ablation(series: Sequence[Series], scope: Scope) -> list[Claim]:

@@ -33,8 +33,8 @@ from experiments.continuous import (
     judge_rescaling,
     judge_target_ablation,
     with_one_baseline,
+    with_rescaled_controls,
 )
-from experiments.controls import with_rescaled_controls
 from experiments.variants import PLUGIN, with_options
 
 

@@ -178,8 +178,8 @@ def _relative_steps(ax: Axes, curves: Sequence[EtaCurve], *, title: str) -> None
     for curve, colour, style, marker in zip(curves, COLOURS, STYLES, MARKERS, strict=False):
         share = curve.mean / curve.plain
         best = [int(np.nanargmin(share))]
-        how = {"color": colour, "linestyle": style, "marker": marker, "label": curve.name}
-        ax.plot(curve.etas, share, **how, linewidth=1.3, markersize=6, markevery=best)
+        (line,) = ax.plot(curve.etas, share, color=colour, linestyle=style, linewidth=1.3, label=curve.name)
+        line.set(marker=marker, markersize=6, markevery=best)
     ax.axhline(1.0, color=GREY, linewidth=0.8)
     ax.axvline(0.0, color=GREY, linewidth=0.8)
     ax.set(ylim=(0.6, 1.5), xlim=(curves[0].etas[0], curves[0].etas[-1] + 0.35), title=title)

@@ -12,8 +12,8 @@ from bsrs.stats.records import Series
 from bsrs.sweep.plan import SCALES, expand, read_sweep
 from experiments.claims import Claim, Scope, constant_etas, corrected, judged
 from experiments.continuous import by_task, gains, shared_etas
-from experiments.controls import DQNTargetConfig
 from experiments.pooling import gains_of, judge_end, judge_pooled, pair_gains, too_few
+from experiments.variant_configs import DQNTargetConfig
 from experiments.variants import as_options
 
 PRESETS = (

@@ -33,8 +33,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
     """CartPole, ten seeds: the parts add up, c and b together give 6 more, comparators give nothing."""
     root = tmp_path_factory.mktemp("anatomy")
     for config in plan("laptop", ("CartPole-v1",)):
-        shaped = config.algorithm == "dqn" and config.eta == 1.0 and config.potential_network == "online"
-        kept = "cab" if shaped else getattr(config, "parts", "")
+        replaced = {getattr(config, name, "none") for name in ("control", "comparator")} != {"none"}
+        shaped = config.eta == 1.0 and config.potential_network == "online" and not replaced
+        kept = getattr(config, "parts", "cab") if shaped else ""
         level = sum(WORTH[part] for part in kept) + 6.0 * ("c" in kept and "b" in kept)
         noise = np.random.default_rng(config.seed).normal() * 5
         noise += np.random.default_rng([config.seed, len(kept)]).normal() * 0.1

@@ -93,7 +93,7 @@ def test_the_target_ablation_trains_one_baseline() -> None:
 def test_variants_are_judged_as_options_of_their_algorithm(tmp_path: Path) -> None:
     """The control's runs are of the baseline's task, whichever version trained them."""
     configs = EXPERIMENTS["rescaling"].configs("smoke", ())
-    assert {config.algorithm for config in configs} == {"dqn", "dqn-control"}
+    assert {config.algorithm for config in configs} == {"dqn", "dqn-variant"}
     for each in configs:
         write_run(tmp_path, each, [float(each.seed + (each.algorithm == "dqn"))] * 3)
     series = series_of([with_options(run) for run in read_runs(tmp_path)[0]])
