@@ -6,18 +6,18 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, Self
 
-Tell = Callable[[str], None]
-"""What takes a line about how far a benchmark is."""
+import torch
 
 
-def silent(_line: str) -> None:
-    """A `Tell` for those who do not watch."""
+def tell(line: str) -> None:
+    """Say on standard error how far a benchmark is."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Worker:
@@ -30,12 +30,9 @@ class Worker:
         self._process.start()
         theirs.close()
 
-    def ask(self, method: str, *arguments: Any) -> None:
-        """Call a method; `answer` has what it returns."""
+    def call(self, method: str, *arguments: Any, limit: float | None = None) -> Any:
+        """Call a method and return what it returns; TimeoutError if that takes more than `limit` seconds."""
         self._pipe.send((method, arguments))
-
-    def answer(self, limit: float | None = None) -> Any:
-        """What the call returned; TimeoutError if that takes more than `limit` seconds."""
         if not self._pipe.poll(limit):
             raise TimeoutError
         try:
@@ -43,18 +40,10 @@ class Worker:
         except EOFError:
             raise RuntimeError("a contestant's process died: its error is printed above") from None
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method and wait for what it returns."""
-        self.ask(method, *arguments)
-        return self.answer()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End the process, whatever it does."""
         self._pipe.close()
         self._process.kill()
@@ -87,21 +76,14 @@ class _Timed:
     def run(self, steps: int) -> float:
         """Its steps per second."""
         start = time.process_time()
-        told = self._runner.run(steps)
-        return steps / (time.process_time() - start if told is None else told)
+        own = self._runner.run(steps)
+        return steps / (time.process_time() - start if own is None else own)
 
     def peak_mb(self) -> float:
         """The most memory that this process, or a child of it, has had at once."""
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
         who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
         return max(resource.getrusage(each).ru_maxrss for each in who) * unit / 1e6
-
-
-def seconds_of(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """How long a call takes."""
-    start = clock()
-    call()
-    return clock() - start
 
 
 @dataclass(frozen=True)
@@ -118,11 +100,7 @@ class Result:
 
 
 def race(
-    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]],
-    *,
-    steps: Mapping[str, int],
-    rounds: int,
-    tell: Tell = silent,
+    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]], *, steps: Mapping[str, int], rounds: int
 ) -> dict[str, Result]:
     """Run all contestants by name, each `rounds` blocks of its `steps` after one that does not count, in turns."""
     with ExitStack() as stack:
@@ -146,26 +124,43 @@ def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
     return [*contestants[shift:], *contestants[:shift]]
 
 
-def median_ratio(ours: Result, theirs: Result) -> float:
-    """How many times as fast we were, the median over the rounds: neighbours in time are compared."""
-    return statistics.median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))
+def median_ratio(these: Sequence[float], those: Sequence[float]) -> float:
+    """The median over the rounds: neighbours in time are compared."""
+    return statistics.median(a / b for a, b in zip(these, those, strict=True))
+
+
+def in_turns(calls: Mapping[str, Callable[[int], object]], rounds: int) -> dict[str, list[float]]:
+    """Processor milliseconds of each call, one number for each round, after a round that warms up."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.process_time()
+            call(turn)
+            if turn > 0:
+                times[name].append((time.process_time() - start) * 1e3)
+    return times
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Give PyTorch so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # ---- how near to the machine's own speed
 
 
-def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int = 20) -> float:
-    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many; on one
-    thread, of processor time."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+def matrix_rate(size: int = 1024, repetitions: int = 20) -> float:
+    """Floating-point operations per second of processor time, in a large matrix product on one thread."""
     a, b = torch.randn(size, size), torch.randn(size, size)
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    seconds = [seconds_of(lambda: torch.mm(a, b), clock) for _ in range(repetitions)]
-    torch.set_num_threads(before)
-    return float(2 * size**3 / sorted(seconds)[repetitions // 4])
+    with torch_threads(1):
+        (seconds,) = in_turns({"product": lambda _: torch.mm(a, b)}, repetitions).values()
+    return float(2 * size**3 / sorted(seconds)[repetitions // 4] * 1e3)
 
 
 def operations(call: Callable[[], object]) -> float:

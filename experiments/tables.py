@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bsrs.stats import Comparison, area_under_curve, bootstrap, final_score, mean, paired_difference
+from bsrs.figures.style import eta_label
+from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
 from bsrs.stats.resampling import three_digits
-from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
+from bsrs.stats.summary import SEED, Row, failures_of, gain, summary, task_reference
 from experiments import records as store
-from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
-from experiments.continuous import shared_etas
-from experiments.pooling import against_zero, gains_of
+from experiments.claims import COLUMNS, Claim, area, final, tuned
+from experiments.pooling import against_zero, gains_of, shared_etas
 from experiments.records import folders, records, shown_eta
 
 # Runs with settings that nobody tuned for the env, and the same algorithm as the zoo tuned it.
@@ -196,7 +196,7 @@ def tuning_table() -> list[str]:
         reference = area_until(plain, steps)
         effect = paired_difference(found.held_out, reference, seed=SEED)
         cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
-        cells[-1] += f" at eta = {found.chosen}"
+        cells[-1] += f" at eta = {', '.join(eta_label(each.eta) for each in found.chosen)}"
         rows.append((plain.env, f"{steps:,}", *cells, effect, effect.p_text))
     columns = "env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p"
     return markdown(columns, rows)
@@ -327,14 +327,3 @@ def defaults(series: Sequence[Series]) -> list[Series]:
         each for each in series
         if getattr(each.config, "potential_network", "online") == "online" and each.config.control == "none"
     ]  # fmt: skip
-
-
-def effect_of(folder: str, eta: float, value: str = "training") -> Comparison:
-    """Look up the gain of one eta in a folder: what prose quotes is tested against it."""
-    own = defaults(records(folder))
-    shaped = next(each for each in own if each.eta == eta)
-    baseline = baseline_of(shaped, own)
-    assert baseline is not None
-    found = gain(shaped, baseline, area if value == "training" else final)
-    assert found is not None
-    return found

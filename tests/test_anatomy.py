@@ -13,6 +13,7 @@ from bsrs.stats.records import Series, read_run, read_runs, series_of
 from experiments.anatomy import (
     ETAS,
     SCALES,
+    anatomy_table,
     cells,
     contrasts,
     held_out,
@@ -32,7 +33,7 @@ WORTH = {"c": 10.0, "a": -4.0, "b": 2.0}
 def series(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
     """CartPole, ten seeds: the parts add up, c and b together give 6 more, comparators give nothing."""
     root = tmp_path_factory.mktemp("anatomy")
-    for config in plan("laptop", ("CartPole-v1",)):
+    for config in EXPERIMENTS["anatomy"].configs("laptop", ("CartPole-v1",)):
         replaced = {getattr(config, name, "none") for name in ("control", "comparator")} != {"none"}
         shaped = config.eta == 1.0 and config.potential_network == "online" and not replaced
         kept = getattr(config, "parts", "cab") if shaped else ""
@@ -73,7 +74,7 @@ def test_verdicts(series: list[Series]) -> None:
 
 
 def test_runs_that_are_too_short_or_missing_are_inconclusive(series: list[Series]) -> None:
-    scope = replace(EXPERIMENTS["anatomy"].scope(["CartPole-v1"]), steps={"CartPole-v1": 30_000})
+    scope = replace(EXPERIMENTS["anatomy"].scope(), steps={"CartPole-v1": 30_000})
     assert {claim.verdict for claim in judge_anatomy(series, scope)} == {"inconclusive"}
     two = [each for each in series if each.config.comparator == "none" and each.config.parts in ("cab", "c")]
     assert {c.verdict for c in EXPERIMENTS["anatomy"].claims(two)} >= {"inconclusive"}
@@ -84,8 +85,7 @@ def test_figures_and_table(series: list[Series], tmp_path: Path) -> None:
     figures = experiment.draw(series)
     assert set(figures) == {"anatomy", "anatomy-parts"}
     assert "BSRS: all three" in [label.get_text() for label in figures["anatomy"].axes[0].get_yticklabels()]
-    assert experiment.table is not None
-    lines = experiment.table(series)
+    lines = anatomy_table(series)
     assert len(lines) == 2 + len(cells("dqn", 1.0, SCALES["laptop"].etas))
     assert all(line.count("|") == lines[0].count("|") for line in lines)
 
@@ -96,13 +96,13 @@ def test_a_try_is_chosen_without_the_seed_that_judges_it() -> None:
 
 
 def test_scales() -> None:
-    assert {config.env for config in plan("laptop", ())} == {"CartPole-v1", "Acrobot-v1", "Pendulum-v1"}
-    assert {config.env for config in plan("paper", ("LunarLander-v3",))} == {"LunarLander-v3"}
+    configs = EXPERIMENTS["anatomy"].configs
+    assert {config.env for config in configs("laptop")} == {"CartPole-v1", "Acrobot-v1", "Pendulum-v1"}
+    assert {config.env for config in configs("paper", ("LunarLander-v3",))} == {"LunarLander-v3"}
     with pytest.raises(BadInput, match="env of this experiment"):
-        plan("laptop", ("LunarLander-v3",))
+        configs("laptop", ("LunarLander-v3",))
     for scale in SCALES:
-        configs = plan(scale, ())
-        assert len(set(configs)) == len(configs)
+        assert len(set(plan(scale))) == len(plan(scale))
 
 
 @pytest.mark.parametrize(("env", "algorithm", "count"), [("CartPole-v1", "dqn", 26), ("Pendulum-v1", "td3", 21)])
