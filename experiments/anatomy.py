@@ -35,36 +35,18 @@ CELLS = {"baseline": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
 CONTROLS = ("scaled", "learning-rate", "faster-target")
 VARIED = {"parts", "control", "comparator"}
 """Settings that only the variants have."""
-ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
+ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "Pendulum-v1": 2.0}
+FACTORS = (0.5, 2.0)
+"""Further etas for BSRS to choose from, as multiples of the env's. The baseline chooses from the controls."""
 FIRST_SEED = 200
-
-
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    """How much is trained."""
-
-    envs: tuple[str, ...]
-    seeds: int
-    dqn: Fields
-    td3: Fields
-    etas: tuple[float, ...] = (0.5, 2.0)
-    """Further etas for BSRS to choose from, as multiples of the env's. The baseline chooses from the controls."""
-
-
-_SHORT = {"learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
-SCALES = {
-    "smoke": Scale(("CartPole-v1",), 2, {"steps": 250, **_SHORT}, {}),
-    "laptop": Scale(
-        ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"),
-        10,
-        {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
-        {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
-    ),
-    "paper": Scale(tuple(ETAS), 10, {}, {}),
+SHORT = {"steps": 250, "learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
+LENGTHS: dict[str, Fields] = {
+    "dqn": {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
+    "td3": {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
 }
 
 
-def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, Fields]:
+def cells(algorithm: str, eta: float) -> dict[str, Fields]:
     """List what is trained on one env: name -> its settings.
 
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
@@ -74,7 +56,7 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, F
     found |= {parts: {"eta": eta, "parts": parts} for parts in PARTS}
     found["target"] = {"eta": eta, "potential_network": "target"}
     found |= {control: {"eta": eta, "control": control} for control in CONTROLS}
-    found |= {f"BSRS, eta = {eta * factor:g}": {"eta": eta * factor} for factor in etas}
+    found |= {f"BSRS, eta = {eta * factor:g}": {"eta": eta * factor} for factor in FACTORS}
     comparators = ["advantage", "persistent", "minto", "centering", *(["munchausen", "popart"] if is_dqn else [])]
     found |= {name: {"comparator": name} for name in comparators}
     found["n_step"] = {"n_step": 3}
@@ -86,20 +68,19 @@ def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, F
 
 
 def plan(scale: str) -> list[TrainingConfig]:
-    """List every run at a scale."""
-    seeds = range(FIRST_SEED, FIRST_SEED + SCALES[scale].seeds)
-    bases = [base for env in SCALES[scale].envs for base in _bases(scale, env).values()]
-    return [dataclasses.replace(base, seed=seed) for base in bases for seed in seeds]
+    """List every run at a scale. The largest is the laptop's."""
+    envs, count = (["CartPole-v1"], 2) if scale == "smoke" else (list(ETAS), 10)
+    bases = [base for env in envs for base in _bases(scale, env).values()]
+    return [dataclasses.replace(base, seed=seed) for base in bases for seed in range(FIRST_SEED, FIRST_SEED + count)]
 
 
 def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
     """Return the cells of an env as configs, at seed 0."""
-    chosen = SCALES[scale]
     algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
-    fields = chosen.td3 if algorithm == "td3" else chosen.dqn
+    fields = SHORT if scale == "smoke" else LENGTHS[algorithm]
     return {
-        cell: preset(f"{algorithm}-variant" if own.keys() & VARIED else algorithm, name, env=env, **fields, **own)
-        for cell, own in cells(algorithm, ETAS[env], chosen.etas).items()
+        cell: preset(f"{algorithm}-variant" if own.keys() & VARIED else algorithm, name, env=env, **{**fields, **own})
+        for cell, own in cells(algorithm, ETAS[env]).items()
     }
 
 
@@ -107,8 +88,8 @@ def by_cell(series: Sequence[Series]) -> Found:
     """Find the series that are cells of this experiment, at whatever scale they were trained."""
     known = {
         _key(as_options(RunSettings.of(config))): cell
-        for scale in SCALES
-        for env in SCALES[scale].envs
+        for scale in ("smoke", "laptop")
+        for env in ETAS
         for cell, config in _bases(scale, env).items()
     }
     found: Found = {}
@@ -296,7 +277,7 @@ def anatomy_table(series: Sequence[Series]) -> list[str]:
     """Write every cell as a row of a Markdown table."""
     rows = []
     for env, own in by_cell(series).items():
-        for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
+        for cell in (name for name in cells(own_algorithm(own), ETAS[env]) if name in own):
             each, plain = own[cell], own.get("baseline")
             effect = None if plain is None or cell == "baseline" else gain(each, plain, area)
             over, p = bootstrap(mean, each.area[:, None], seed=SEED), f"{effect.p:.2g}" if effect else ""
