@@ -7,6 +7,7 @@ forward pass at s and one at s' of every sampled batch: the least that any shapi
 
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,10 +34,10 @@ def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
     shape(models["auto"], eta="auto")
     _add_two_forwards(models["forwards"])
 
-    def train(model: Any) -> None:
+    def train(model: Any, _turn: int = 0) -> None:
         model.train(gradient_steps=steps, batch_size=model.batch_size)
 
-    blocks_ms = in_turns({name: lambda _, model=model: train(model) for name, model in models.items()}, blocks)
+    blocks_ms = in_turns({name: partial(train, model) for name, model in models.items()}, blocks)
     times = {contestant: [each / steps for each in own] for contestant, own in blocks_ms.items()}
     added, forwards = (_median_difference(times["plain"], times[other]) for other in ("shaped", "forwards"))
     shaped_ms = statistics.median(times["shaped"])

@@ -197,16 +197,9 @@ class Tuned:
     scores: Array  # (etas, seeds)
     baseline: Array  # (seeds,)
     best: BestOf
-
-    @property
-    def chosen(self) -> list[Series]:
-        """The series of the etas that some seeds' others chose."""
-        return [self.shaped[i] for i in sorted(set(self.best.choices))]
-
-    @property
-    def held_out(self) -> Array:
-        """(seeds,): each seed's score at the eta that the other seeds chose."""
-        return np.asarray(self.scores[self.best.choices, np.arange(len(self.baseline))])
+    chosen: list[Series]
+    """Of the etas that some seeds' others chose."""
+    held_out: Array  # (seeds,): each seed's score at the eta that the other seeds chose
 
     @property
     def same_seeds(self) -> Array:
@@ -234,7 +227,9 @@ def tuned(series: Sequence[Series], value: Value) -> Tuned | None:
     if len(zero) < 2:
         return None
     scores = np.stack(each)
-    return Tuned(above, plain, scores, zero, best_of(scores, zero, seed=SEED))
+    best = best_of(scores, zero, seed=SEED)
+    chosen = [above[i] for i in sorted(set(best.choices))]
+    return Tuned(above, plain, scores, zero, best, chosen, scores[best.choices, np.arange(len(zero))])
 
 
 def end_of(best: Tuned) -> Comparison:

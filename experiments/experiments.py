@@ -32,10 +32,17 @@ from experiments.figures import draw_pendulum, draw_variants
 from experiments.variants import PLUGIN, with_options
 
 
-def planned(preset: str, scale: str, *, smoke: Mapping[str, Any] | None = None) -> list[TrainingConfig]:
-    """List the runs of a sweep preset; the smallest scale may have other settings, so that there is enough to draw."""
+def planned(
+    preset: str,
+    scale: str,
+    *,
+    smoke: Mapping[str, Any] | None = None,
+    runs: Callable[[Sequence[TrainingConfig]], list[TrainingConfig]] = list,
+) -> list[TrainingConfig]:
+    """List the runs that are needed, given those of a sweep preset. The smallest scale may have other settings, so that
+    there is enough to draw."""
     sweep = read_sweep(preset, scale, {})
-    return expand(replace(sweep, **smoke) if smoke and scale == "smoke" else sweep)
+    return runs(expand(replace(sweep, **smoke) if smoke and scale == "smoke" else sweep))
 
 
 @dataclass(frozen=True)
@@ -48,14 +55,12 @@ class Experiment:
     judge: Callable[[Sequence[Series], Scope], list[Claim]]
     settle: str
     """The command that trains enough for a verdict."""
-    runs: Callable[[Sequence[TrainingConfig]], list[TrainingConfig]] = list
-    """The runs that are needed, given those of the plan."""
     corrects: bool = False
     """Whether its judge corrects for the number of claims, because there are several kinds."""
 
     def configs(self, scale: str, envs: Sequence[str] = (), seeds: int = 0) -> list[TrainingConfig]:
         """List the runs at a scale, on these envs or, if none is named, on all; `seeds` replaces the scale's number."""
-        planned = self.runs(self.plan(scale))
+        planned = self.plan(scale)
         known = list(dict.fromkeys(config.env for config in planned))
         for env in envs:
             if env not in known:
@@ -107,11 +112,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         f"{CLUSTER} mujoco --scale paper --seeds 10 --executor slurm",
     ),
     "target-ablation": Experiment(
-        partial(planned, "paper-target-ablation"),
+        partial(planned, "paper-target-ablation", runs=with_one_baseline),
         partial(draw_variants, "target-ablation"),
         judge_target_ablation,
         f"{COMMAND} target-ablation --scale paper --seeds 10",
-        runs=with_one_baseline,
     ),
     "auto-eta": Experiment(
         auto_eta.plan, auto_eta.draw_auto, auto_eta.judge_auto, f"{COMMAND} auto-eta --scale laptop", corrects=True
@@ -133,11 +137,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         zoo.plan, partial(draw_variants, "zoo"), zoo.judge_zoo, f"{COMMAND} zoo --scale laptop", corrects=True
     ),
     "rescaling": Experiment(
-        partial(planned, "rescaling"),
+        partial(planned, "rescaling", runs=with_rescaled_controls),
         partial(draw_variants, "rescaling"),
         judge_rescaling,
         f"{COMMAND} rescaling --scale paper",
-        runs=with_rescaled_controls,
     ),
 }
 

@@ -26,7 +26,7 @@ from experiments.claims import Claim, Scope, area, corrected, failures_text, fin
 from experiments.continuous import judge_pendulum, judge_potentials
 from experiments.experiments import EXPERIMENTS
 from experiments.figures import draw_readme, draw_variants
-from experiments.records import EXPERIMENT_RUNS, OWN_PAGES, records, runs_in, runs_of, shown_eta
+from experiments.records import EXPERIMENT_RUNS, records, runs_in, runs_of, shown_eta
 from experiments.tables import (
     calibration_table,
     claims_table,
@@ -122,12 +122,7 @@ def claims_of(name: str) -> list[Claim]:
         return replay_claims()
     if name == "pendulum-target":
         return [pendulum_target()]
-    return EXPERIMENTS[name].claims(_runs(name))
-
-
-def _runs(name: str) -> list[Series]:
-    """Return the runs of an experiment that results/ holds."""
-    return records(name) if name in OWN_PAGES else runs_of(name) if name in EXPERIMENT_RUNS else []
+    return EXPERIMENTS[name].claims(runs_of(name))
 
 
 @cache
@@ -180,7 +175,7 @@ def scoreboard() -> list[str]:
 TABLES: dict[str, Callable[[str], Iterable[str]]] = {
     "study": lambda folder: study_table(records(folder)),
     "claims": lambda name: claims_table(claims_of(name)),
-    "cells": lambda name: {"anatomy": anatomy_table, "auto-eta": auto_table}[name](_runs(name)),
+    "cells": lambda name: {"anatomy": anatomy_table, "auto-eta": auto_table}[name](runs_of(name)),
     "pooled": lambda _: pooled_table(),
     "plain": lambda _: plain_table(),
     "tuning": lambda _: tuning_table(),
@@ -195,9 +190,9 @@ TABLES: dict[str, Callable[[str], Iterable[str]]] = {
 
 def draw() -> None:
     """Draw every figure next to its page."""
-    for name in (*EXPERIMENT_RUNS, *OWN_PAGES):
+    for name in EXPERIMENT_RUNS:
         if name != "atari":  # one seed of a hundredth of the length: a table says all there is
-            found = records(name) if name in (*OWN_PAGES, "zoo") else runs_of(name)
+            found = records(name) if name == "zoo" else runs_of(name)  # without the zoo's control
             save(FIGURE_FOLDERS.get(name, name), EXPERIMENTS[name].draw(found))
     save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
     for folder in ("acrobot", "acrobot-short"):
