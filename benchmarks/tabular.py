@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -161,7 +162,7 @@ class _Contestant:
         self.limit = limit
         self._family = family
         self._case: TableCase | None = None
-        self._worker = Worker(_Family, family=family)
+        self._worker = Worker(partial(_Family, family))
 
     def prepare(self, case: TableCase) -> list[str]:
         """Make the solvers for this case; their names."""
@@ -175,7 +176,7 @@ class _Contestant:
             answer: Answer = self._worker.call("run", solver, limit=self.limit)
         except (TimeoutError, RuntimeError):
             self.__exit__()
-            self._worker = Worker(_Family, family=self._family)
+            self._worker = Worker(partial(_Family, self._family))
             assert self._case is not None, "prepare first"
             self.prepare(self._case)
             return None

@@ -1,18 +1,21 @@
-"""Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
-all see the same machine. What counts are ratios of medians."""
+"""Contestants in processes of their own, taking turns in short blocks, so that all see the same machine.
+
+What counts are ratios of medians.
+"""
 
 import multiprocessing
-import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def tell(line: str) -> None:
@@ -21,12 +24,12 @@ def tell(line: str) -> None:
 
 
 class Worker:
-    """An object that `build(**settings)` makes in a process of its own; its methods are called over a pipe."""
+    """An object that `build` makes in a process of its own; its methods are called over a pipe."""
 
-    def __init__(self, build: Callable[..., Any], **settings: Any) -> None:
+    def __init__(self, build: Callable[[], Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, build), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -50,8 +53,8 @@ class Worker:
         self._process.join()
 
 
-def _serve(pipe: Connection, build: Callable[..., Any], settings: dict[str, Any]) -> None:
-    served = build(**settings)
+def _serve(pipe: Connection, build: Callable[[], Any]) -> None:
+    served = build()
     while True:
         try:
             method, arguments = pipe.recv()
@@ -70,8 +73,8 @@ class Runner(Protocol):
 class _Timed:
     """A `Runner` with a stopwatch of processor time."""
 
-    def __init__(self, runner: Callable[..., Runner], **settings: Any) -> None:
-        self._runner = runner(**settings)
+    def __init__(self, build: Callable[[], Runner]) -> None:
+        self._runner = build()
 
     def run(self, steps: int) -> float:
         """Its steps per second."""
@@ -79,43 +82,25 @@ class _Timed:
         own = self._runner.run(steps)
         return steps / (time.process_time() - start if own is None else own)
 
-    def peak_mb(self) -> float:
-        """The most memory that this process, or a child of it, has had at once."""
-        unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
-        who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-        return max(resource.getrusage(each).ru_maxrss for each in who) * unit / 1e6
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a contestant did."""
-
-    rates: tuple[float, ...]
-    """Steps per second of each block."""
-    peak_mb: float
-
-    @property
-    def steps_per_s(self) -> float:
-        return statistics.median(self.rates)
-
 
 def race(
-    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]], *, steps: Mapping[str, int], rounds: int
-) -> dict[str, Result]:
-    """Run all contestants by name, each `rounds` blocks of its `steps` after one that does not count, in turns."""
+    builds: Mapping[Name, Callable[[], Runner]], *, steps: Mapping[Name, int], rounds: int
+) -> dict[Name, list[float]]:
+    """Run all contestants, each `rounds` blocks of its `steps` after one that does not count, in turns.
+
+    Returns the steps per second of each block.
+    """
     with ExitStack() as stack:
-        workers = {
-            name: stack.enter_context(Worker(_Timed, runner=build, **given)) for name, (build, given) in builds.items()
-        }
+        workers = {name: stack.enter_context(Worker(partial(_Timed, build))) for name, build in builds.items()}
         for name, worker in workers.items():
             tell(f"{name}: warming up")
             worker.call("run", steps[name])
-        rates: dict[str, list[float]] = {name: [] for name in workers}
+        rates: dict[Name, list[float]] = {name: [] for name in workers}
         for turn in range(rounds):
             tell(f"round {turn + 1} of {rounds}")
             for name in rotated(list(workers), turn):
                 rates[name].append(workers[name].call("run", steps[name]))
-        return {name: Result(tuple(rates[name]), worker.call("peak_mb")) for name, worker in workers.items()}
+        return rates
 
 
 def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
