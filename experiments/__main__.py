@@ -80,7 +80,7 @@ def theory(scale: str, out: Path) -> None:
 
     claims = judge_theory(TABLES[scale])
     write_claims(out / "claims.json", claims)
-    print_claims("theory", claims)
+    print_claims(claims)
 
 
 def tabular(scale: str, out: Path) -> None:

@@ -116,19 +116,14 @@ def write_claims(path: Path, claims: Sequence[Claim]) -> None:
     path.write_text(json.dumps({"claims": [asdict(claim) for claim in claims]}, indent=2, ensure_ascii=False) + "\n")
 
 
-def print_claims(title: str, claims: Sequence[Claim]) -> None:
-    """Print the claims as a table."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*COLUMNS, title=title, title_justify="left", show_lines=True)
-    colours = {"holds": "green", "does not hold": "red", "inconclusive": "yellow"}
+def print_claims(claims: Sequence[Claim]) -> None:
+    """Print each claim with its verdict, and below it what that rests on."""
     for claim in claims:
-        *cells, verdict, needs = map(escape, claim.cells)
-        shown = f"[{colours[claim.verdict]}]{verdict}[/]" + (f"\nneeds: {needs}" if needs else "")
-        table.add_row(*cells, shown)
-    Console().print(table)
+        text, *cells, verdict, needs = claim.cells
+        print(f"{text}: {verdict}")
+        for name, cell in zip((*COLUMNS[1:-1], "needs"), (*cells, needs), strict=True):
+            if cell:
+                print(f"    {name}: {cell}")
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def reproduce(
     with project_style():
         figures = experiment.draw(series)
     files = [path for stem, figure in figures.items() for path in save(figure, out / "figures" / stem)]
-    print_claims(name + (f", {scale}" if train else ""), claims)
+    print_claims(claims)
     for path in files:
         print(f"wrote {path}")
     for run, why in problems.items():
