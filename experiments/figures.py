@@ -15,7 +15,7 @@ from bsrs.stats.records import Series
 from bsrs.stats.summary import SEED, baseline_of, gain
 from experiments.claims import area, constant_etas, final
 from experiments.pooling import by_task
-from experiments.records import records, shown_eta
+from experiments.records import by_eta, records, shown_eta
 
 BAND_DRAWS = 400
 VARIANTS = {
@@ -120,7 +120,8 @@ def draw_readme() -> Figure:
     """Draw a panel for each agent: bold means over thin seeds."""
     figure, axes = new_figure(10.2, 3.1, 1, len(README_PANELS))
     for ax, (title, (folder, first_step)) in zip(axes, README_PANELS.items(), strict=True):
-        plain, shaped, auto = (next(each for each in records(folder) if each.eta == eta) for eta in (0.0, 1.0, "auto"))
+        own = by_eta(records(folder))
+        plain, shaped, auto = (own[eta] for eta in (0.0, 1.0, "auto"))
         _readme_panel(ax, [plain, shaped, auto], first_step)
         ax.set_title(f"{title}\n", loc="left", fontweight="bold")
         ax.text(0, 1.03, _what_it_shows(plain, shaped), transform=ax.transAxes, fontsize=9)

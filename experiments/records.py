@@ -1,7 +1,7 @@
 """The runs that results/ holds: where they are, and as series of statistics. Nothing is trained."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,16 @@ def runs_of(experiment: str) -> list[Series]:
     """Return the runs of an experiment that results/ holds."""
     belongs = BELONGS.get(experiment, lambda config: True)
     return [each for folder in EXPERIMENT_RUNS.get(experiment, ()) for each in records(folder, belongs)]
+
+
+def by_eta(series: Sequence[Series]) -> dict[float | str, Series]:
+    """Find the series with the paper's potential and no control, by eta."""
+    default = {"potential_network": "online", "control": "none"}
+    return {
+        each.eta: each
+        for each in series
+        if all(getattr(each.config, name, value) == value for name, value in default.items())
+    }
 
 
 def shown_eta(series: Series) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from bsrs.stats.summary import gain
 from experiments.claims import final
-from experiments.records import records
+from experiments.records import by_eta, records
 
 PROJECT = Path(__file__).parent.parent
 RESULTS = PROJECT / "results"
@@ -73,8 +73,8 @@ def test_every_figure_is_shown() -> None:
 def test_the_first_screen_says_what_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss of tuned CartPole at eta = 1 is in the first ten lines, with the records' numbers."""
     monkeypatch.chdir(PROJECT)
-    plain, shaped = (next(each for each in records("zoo/cartpole") if each.eta == eta) for eta in (0.0, 1.0))
-    loss = gain(shaped, plain, final)
+    own = by_eta(records("zoo/cartpole"))
+    loss = gain(own[1.0], own[0.0], final)
     assert loss is not None
     first = "\n".join((RESULTS / "README.md").read_text().splitlines()[:10])
     assert (loss.ahead, loss.n) == (0, 10)
