@@ -133,18 +133,14 @@ class CentredRewards(OffPolicyAgent[Any]):
         discount = discount_of(batch.terminated, gamma, batch.steps)
         centred = batch._replace(reward=batch.reward - average * (1 - discount) / (1 - gamma))
         target, shaping = super().td_target(centred, q, step)  # type: ignore[misc]
-        for member, error in zip(self.means, target - self.taken(q, batch), strict=True):  # (..., B)
+        taken = q_of_action(q, batch.action) if isinstance(self, DQNAgent) else q  # TD3's critics are given the action
+        for member, error in zip(self.means, target - taken, strict=True):  # (..., B)
             member.mean.add_(CENTERING_RATE * error.mean())  # type: ignore[operator]
         return target, shaping
 
-    def taken(self, q: Tensor, batch: Batch) -> Tensor:
-        """Return Q of the batch's actions from what `td_target` is given: of TD3 it is that already."""
-        return q
-
 
 class DQNCentering(CentredRewards, DQNAgent):
-    def taken(self, q: Tensor, batch: Batch) -> Tensor:
-        return q_of_action(q, batch.action)
+    """DQN with centred rewards."""
 
 
 class TD3Centering(CentredRewards, TD3Agent):
