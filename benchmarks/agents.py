@@ -7,17 +7,23 @@ population counts once for each of its members.
 
 import dataclasses
 import json
+import statistics
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.peers import sb3_model, sbx_model
-from benchmarks.timing import Result, Runner, Tell, matrix_rate, median_ratio, operations, race, silent
+from benchmarks.timing import Runner, matrix_rate, median_ratio, operations, race, tell
 from bsrs.config.agents import DQNConfig
 from bsrs.config.algorithms import preset
 from bsrs.config.training import OffPolicyConfig
+from bsrs.run import Records, make_agent
+from bsrs.train import Loop
 
 REJAX = Path(__file__).parent.parent / ".venv-rejax" / "bin" / "python"
 
@@ -88,7 +94,7 @@ def entries(name: str) -> list[Entry]:
     return [*peers, *([Entry(name, "rejax", 0.0, case.members)] if "rejax" in case.peers else []), *ours]
 
 
-def bench(names: Sequence[str], *, quick: bool, tell: Tell = silent) -> Iterator[dict[str, Any]]:
+def bench(names: Sequence[str], *, quick: bool) -> Iterator[dict[str, Any]]:
     """Yield a row for each contestant, as soon as its case is measured."""
     for name in names:
         case, here = CASES[name], []
@@ -99,16 +105,15 @@ def bench(names: Sequence[str], *, quick: bool, tell: Tell = silent) -> Iterator
                 here.append(entry)
         block = case.quick_steps if quick else case.steps
         results = race(
-            {str(entry): (RUNNERS[entry.agent], {"entry": entry}) for entry in here},
-            steps={str(entry): block * (case.times if entry.agent in ("bsrs", "rejax") else 1) for entry in here},
+            {entry: partial(RUNNERS[entry.agent], entry) for entry in here},
+            steps={entry: block * (case.times if entry.agent in ("bsrs", "rejax") else 1) for entry in here},
             rounds=3 if quick else 11,
-            tell=tell,
         )
-        rate = matrix_rate(threads=1)
+        rate = matrix_rate()
         counts = {eta: operations_per_step(name, eta) for eta in (0.0, 2.0, "auto")}
         for entry in here:
-            peers = {peer: results.get(str(Entry(name, peer))) for peer in ("sb3", "rejax")}
-            yield row_of(entry, results[str(entry)], peers, counts[entry.eta] / rate)
+            peers = {peer: results.get(Entry(name, peer)) for peer in ("sb3", "rejax")}
+            yield row_of(entry, results[entry], peers, counts[entry.eta] / rate)
 
 
 def missing(agent: str) -> str:
@@ -123,18 +128,19 @@ def missing(agent: str) -> str:
     return ""
 
 
-def row_of(entry: Entry, result: Result, peers: dict[str, Result | None], seconds: float) -> dict[str, Any]:
+def row_of(
+    entry: Entry, rates: Sequence[float], peers: Mapping[str, Sequence[float] | None], seconds: float
+) -> dict[str, Any]:
     """`seconds` is how long the arithmetic of one step takes at the machine's rate in large products."""
-    ratios = {f"ratio_to_{name}": peer and round(median_ratio(result, peer), 3) for name, peer in peers.items()}
+    ratios = {f"ratio_to_{name}": peer and round(median_ratio(rates, peer), 3) for name, peer in peers.items()}
     return {
         "case": entry.case,
         "agent": entry.agent,
         "eta": entry.eta,
         "members": entry.members,
-        "steps_per_s": round(result.steps_per_s, 1),
+        "steps_per_s": round(statistics.median(rates), 1),
         **ratios,
-        "share_of_matrix_rate": round(result.steps_per_s * seconds, 3),
-        "peak_mb": round(result.peak_mb),
+        "share_of_matrix_rate": round(statistics.median(rates) * seconds, 3),
     }
 
 
@@ -148,11 +154,6 @@ class Ours:
     """Our agent in our loop."""
 
     def __init__(self, entry: Entry, use_kernels: bool = True) -> None:
-        import torch
-
-        from bsrs.run import Records, make_agent
-        from bsrs.train import Loop
-
         torch.set_num_threads(1)
         configs = [entry.config(seed) for seed in range(entry.members)]
         self.agent: Any = make_agent(configs, use_kernels=use_kernels)
@@ -169,8 +170,6 @@ class Peer:
     """An agent with Stable-Baselines3's interface, our settings in its words."""
 
     def __init__(self, entry: Entry) -> None:
-        import torch
-
         torch.set_num_threads(1)
         make = {"sb3": sb3_model, "sbx": sbx_model}[entry.agent]
         self.model = make(CASES[entry.case].algorithm, entry.config())

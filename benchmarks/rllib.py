@@ -5,10 +5,10 @@ count. Env runners and the network between machines are left out: shaping does n
 """
 
 import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from benchmarks.timing import in_turns, median_ratio, torch_threads
 from bsrs.errors import optional
 
 CASES = (("DQN", "CartPole-v1"), ("SAC", "Pendulum-v1"))
@@ -18,38 +18,32 @@ CONTESTANTS: dict[str, Any] = {"plain": None, "shaped": 0.5, "auto": "auto"}
 def bench(quick: bool) -> Iterator[dict[str, Any]]:
     """Yield a row for each case: milliseconds per update, and how many times the plain one's the shaped ones take."""
     optional("ray.rllib", "python -m benchmarks rllib", "rllib")
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with torch_threads(1):
         yield from (_row(*case, updates=3 if quick else 200) for case in CASES)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _row(name: str, env_id: str, *, updates: int) -> dict[str, Any]:
     import gymnasium as gym
-    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     import bsrs.rllib
 
-    config = _config(name, env_id)
-    runner = SingleAgentEnvRunner(config=config)
-    episodes = runner.sample(num_timesteps=1_000, random_actions=True)
-    learners = {}
-    for contestant, eta in CONTESTANTS.items():
+    batches = _batches(_config(name, env_id), updates + 1)
+
+    def updating(eta: Any) -> Callable[[int], None]:
         config = _config(name, env_id)
         config = config if eta is None else bsrs.rllib.shape(config, eta=eta)
-        learners[contestant] = config.build_learner(env=gym.make(env_id))
-    times = _time_in_turns(learners, _batches(config, episodes, updates + 1))
-    medians = {contestant: statistics.median(measured) for contestant, measured in times.items()}
+        learner = config.build_learner(env=gym.make(env_id))
+        return lambda turn: learner.update(
+            episodes=batches[turn], timesteps={"num_env_steps_sampled_lifetime": 1_000 + turn}
+        )
+
+    times = in_turns({contestant: updating(eta) for contestant, eta in CONTESTANTS.items()}, updates)
     return {
         "RLlib": f"{name} {env_id}",
-        "plain ms": medians["plain"],
-        "shaped ms": medians["shaped"],
-        "shaped / plain": _median_ratio(times["shaped"], times["plain"]),
-        "auto / plain": _median_ratio(times["auto"], times["plain"]),
+        "plain ms": statistics.median(times["plain"]),
+        "shaped ms": statistics.median(times["shaped"]),
+        "shaped / plain": median_ratio(times["shaped"], times["plain"]),
+        "auto / plain": median_ratio(times["auto"], times["plain"]),
     }
 
 
@@ -62,29 +56,12 @@ def _config(name: str, env_id: str) -> Any:
     return config.env_runners(num_env_runners=0, explore=True).training(train_batch_size_per_learner=256)
 
 
-def _batches(config: Any, episodes: list[Any], count: int) -> Iterator[Any]:
+def _batches(config: Any, count: int) -> list[Any]:
+    """Samples of RLlib's replay buffer after a thousand random steps."""
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
     from ray.rllib.utils.replay_buffers.prioritized_episode_buffer import PrioritizedEpisodeReplayBuffer
 
     buffer = PrioritizedEpisodeReplayBuffer(capacity=10_000)
-    buffer.add(episodes)
-    for _ in range(count):
-        yield buffer.sample(
-            num_items=config.total_train_batch_size, n_step=1, gamma=config.gamma, beta=0.4, sample_episodes=True
-        )
-
-
-def _time_in_turns(learners: dict[str, Any], batches: Iterator[Any]) -> dict[str, list[float]]:
-    """Milliseconds per update, one number for each Learner and batch."""
-    times: dict[str, list[float]] = {name: [] for name in learners}
-    for turn, episodes in enumerate(batches):
-        for name, learner in learners.items():
-            start = time.process_time()
-            learner.update(episodes=episodes, timesteps={"num_env_steps_sampled_lifetime": 1_000 + turn})
-            if turn > 0:  # the first one warms up
-                times[name].append((time.process_time() - start) * 1e3)
-    return times
-
-
-def _median_ratio(times: list[float], plain: list[float]) -> float:
-    """Over the batches: neighbours in time are compared."""
-    return statistics.median(a / b for a, b in zip(times, plain, strict=True))
+    buffer.add(SingleAgentEnvRunner(config=config).sample(num_timesteps=1_000, random_actions=True))
+    how = {"n_step": 1, "gamma": config.gamma, "beta": 0.4, "sample_episodes": True}
+    return [buffer.sample(num_items=config.total_train_batch_size, **how) for _ in range(count)]

@@ -6,11 +6,13 @@ forward pass at s and one at s' of every sampled batch: the least that any shapi
 """
 
 import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from benchmarks.timing import matrix_rate, operations
+import torch
+
+from benchmarks.timing import in_turns, matrix_rate, operations, torch_threads
 from bsrs.errors import optional
 
 # Algorithm, env, gradient steps in a block: some 20 ms, and as many of TD3's steps with an actor update as without.
@@ -19,55 +21,42 @@ CASES = (("DQN", "CartPole-v1", 10), ("TD3", "Pendulum-v1", 2))
 
 def bench(quick: bool) -> Iterator[dict[str, Any]]:
     """Yield a row for each case: milliseconds per gradient step, and the ratio that should be at most 1."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with torch_threads(1):
         yield from (_row(*case, blocks=3 if quick else 250) for case in CASES)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _row(name: str, env_id: str, steps: int, *, blocks: int) -> dict[str, Any]:
     algorithm = getattr(optional("stable_baselines3", "python -m benchmarks sb3", "sb3"), name)
     from bsrs.sb3 import shape
 
-    plain, shaped, yardstick, auto = (_filled(algorithm, env_id) for _ in range(4))
-    shape(shaped, eta=2.0)
-    shape(auto, eta="auto")
-    _add_two_forwards(yardstick)
-    times = _time_in_turns([plain, shaped, yardstick, auto], steps, blocks)
-    added, forwards = (_median_difference(times[0], other) for other in times[1:3])
-    shaped_ms = statistics.median(times[1])
-    per_step = operations(lambda: shaped.train(gradient_steps=steps, batch_size=shaped.batch_size)) / steps
+    models = {contestant: _filled(algorithm, env_id) for contestant in ("plain", "shaped", "forwards", "auto")}
+    shape(models["shaped"], eta=2.0)
+    shape(models["auto"], eta="auto")
+    _add_two_forwards(models["forwards"])
+
+    def train(model: Any, _turn: int = 0) -> None:
+        model.train(gradient_steps=steps, batch_size=model.batch_size)
+
+    blocks_ms = in_turns({name: partial(train, model) for name, model in models.items()}, blocks)
+    times = {contestant: [each / steps for each in own] for contestant, own in blocks_ms.items()}
+    added, forwards = (_median_difference(times["plain"], times[other]) for other in ("shaped", "forwards"))
+    shaped_ms = statistics.median(times["shaped"])
+    per_step = operations(lambda: train(models["shaped"])) / steps
     return {
         "SB3": f"{name} {env_id}",
-        "plain ms": statistics.median(times[0]),
+        "plain ms": statistics.median(times["plain"]),
         "shaped ms": shaped_ms,
         "added ms": added,
         "two forwards ms": forwards,
         "added / two forwards": added / forwards,
         "share_of_matrix_rate": round(per_step / shaped_ms * 1e3 / matrix_rate(), 3),
-        "auto / shaped": statistics.median(times[3]) / shaped_ms,
+        "auto / shaped": statistics.median(times["auto"]) / shaped_ms,
     }
 
 
-def _median_difference(plain: list[float], other: list[float]) -> float:
+def _median_difference(plain: Sequence[float], other: Sequence[float]) -> float:
     """Over the blocks: neighbours in time are compared."""
     return statistics.median(b - a for a, b in zip(plain, other, strict=True))
-
-
-def _time_in_turns(models: list[Any], steps: int, blocks: int) -> list[list[float]]:
-    """Milliseconds per gradient step, one number per model and block."""
-    times: list[list[float]] = [[] for _ in models]
-    for block in range(blocks + 1):
-        for model, measured in zip(models, times, strict=True):
-            start = time.process_time()
-            model.train(gradient_steps=steps, batch_size=model.batch_size)
-            if block > 0:  # the first one warms up
-                measured.append((time.process_time() - start) / steps * 1e3)
-    return times
 
 
 def _filled(algorithm: Any, env_id: str) -> Any:
@@ -78,8 +67,6 @@ def _filled(algorithm: Any, env_id: str) -> Any:
 
 def _add_two_forwards(model: Any) -> None:
     """Make a plain model evaluate its own networks at s and at s' of every batch, and nothing else."""
-    import torch
-
     sample = model.replay_buffer.sample
     value = _greedy if vars(model).get("q_net") is not None else _at_policy
 
@@ -98,6 +85,4 @@ def _greedy(model: Any, obs: Any) -> Any:
 
 
 def _at_policy(model: Any, obs: Any) -> Any:
-    import torch
-
     return torch.cat(model.critic(obs, model.actor(obs)), dim=1).amin(dim=1)

@@ -16,16 +16,13 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bsrs.errors import optional
-from bsrs.tabular import MDP, solve, solve_many
+from bsrs.tabular import MDP, solve
 from bsrs.tabular.mdp import Floats, Ints
 
 # A direct factorisation fills in: that of a random sparse chain almost completely.
 LARGEST_FACTORISATION = 1_000
 # Below this many states the threads of mdpsolver cost more than they bring.
 WORTH_THREADS = 50_000
-# Constants to choose the best of; on a large table the choice would take longer than the other solvers.
-ETAS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-MOST_STATES_TO_TUNE = 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,6 @@ def our_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solvers:
     """Every method of `solve`."""
     methods: dict[str, dict[str, Any]] = {
         "plain": {},
-        **_best_constant(mdp, gamma, tol),
         "aitken": {"eta": "aitken"},
         "anderson": {"eta": "anderson"},
         "midrange": {"method": "midrange"},
@@ -68,16 +64,6 @@ def our_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solvers:
     for settings in methods.values():
         run(**settings, max_steps=2)  # compiles
     return {f"bsrs {name}": partial(run, **settings) for name, settings in methods.items()}
-
-
-def _best_constant(mdp: MDP, gamma: float, tol: float) -> dict[str, dict[str, Any]]:
-    if mdp.n_states > MOST_STATES_TO_TUNE:
-        return {}
-    init = np.zeros((len(ETAS), *mdp.rewards.shape))
-    batch = solve_many(mdp, gamma, eta=ETAS, init=init, tol=tol, max_steps=20_000)
-    steps = np.where(np.array(batch.outcomes) == "converged", batch.applications, np.inf)
-    best = int(steps.argmin())
-    return {f"constant eta {ETAS[best]:g}": {"eta": ETAS[best]}} if np.isfinite(steps[best]) else {}
 
 
 def quantecon_solvers(mdp: MDP, gamma: float, tol: float, threads: int) -> Solvers:

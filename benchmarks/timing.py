@@ -1,41 +1,41 @@
-"""Contestants in processes of their own, so that each one's memory is its own, taking turns in short blocks, so that
-all see the same machine. What counts are ratios of medians."""
+"""Contestants in processes of their own, taking turns in short blocks, so that all see the same machine.
+
+What counts are ratios of medians.
+"""
 
 import multiprocessing
-import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
-Tell = Callable[[str], None]
-"""What takes a line about how far a benchmark is."""
+import torch
+
+Name = TypeVar("Name", bound=Hashable)
 
 
-def silent(_line: str) -> None:
-    """A `Tell` for those who do not watch."""
+def tell(line: str) -> None:
+    """Say on standard error how far a benchmark is."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Worker:
-    """An object that `build(**settings)` makes in a process of its own; its methods are called over a pipe."""
+    """An object that `build` makes in a process of its own; its methods are called over a pipe."""
 
-    def __init__(self, build: Callable[..., Any], **settings: Any) -> None:
+    def __init__(self, build: Callable[[], Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, build, settings), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, build), daemon=True)
         self._process.start()
         theirs.close()
 
-    def ask(self, method: str, *arguments: Any) -> None:
-        """Call a method; `answer` has what it returns."""
+    def call(self, method: str, *arguments: Any, limit: float | None = None) -> Any:
+        """Call a method and return what it returns; TimeoutError if that takes more than `limit` seconds."""
         self._pipe.send((method, arguments))
-
-    def answer(self, limit: float | None = None) -> Any:
-        """What the call returned; TimeoutError if that takes more than `limit` seconds."""
         if not self._pipe.poll(limit):
             raise TimeoutError
         try:
@@ -43,26 +43,18 @@ class Worker:
         except EOFError:
             raise RuntimeError("a contestant's process died: its error is printed above") from None
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method and wait for what it returns."""
-        self.ask(method, *arguments)
-        return self.answer()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End the process, whatever it does."""
         self._pipe.close()
         self._process.kill()
         self._process.join()
 
 
-def _serve(pipe: Connection, build: Callable[..., Any], settings: dict[str, Any]) -> None:
-    served = build(**settings)
+def _serve(pipe: Connection, build: Callable[[], Any]) -> None:
+    served = build()
     while True:
         try:
             method, arguments = pipe.recv()
@@ -81,63 +73,34 @@ class Runner(Protocol):
 class _Timed:
     """A `Runner` with a stopwatch of processor time."""
 
-    def __init__(self, runner: Callable[..., Runner], **settings: Any) -> None:
-        self._runner = runner(**settings)
+    def __init__(self, build: Callable[[], Runner]) -> None:
+        self._runner = build()
 
     def run(self, steps: int) -> float:
         """Its steps per second."""
         start = time.process_time()
-        told = self._runner.run(steps)
-        return steps / (time.process_time() - start if told is None else told)
-
-    def peak_mb(self) -> float:
-        """The most memory that this process, or a child of it, has had at once."""
-        unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
-        who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-        return max(resource.getrusage(each).ru_maxrss for each in who) * unit / 1e6
-
-
-def seconds_of(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """How long a call takes."""
-    start = clock()
-    call()
-    return clock() - start
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a contestant did."""
-
-    rates: tuple[float, ...]
-    """Steps per second of each block."""
-    peak_mb: float
-
-    @property
-    def steps_per_s(self) -> float:
-        return statistics.median(self.rates)
+        own = self._runner.run(steps)
+        return steps / (time.process_time() - start if own is None else own)
 
 
 def race(
-    builds: Mapping[str, tuple[Callable[..., Runner], dict[str, Any]]],
-    *,
-    steps: Mapping[str, int],
-    rounds: int,
-    tell: Tell = silent,
-) -> dict[str, Result]:
-    """Run all contestants by name, each `rounds` blocks of its `steps` after one that does not count, in turns."""
+    builds: Mapping[Name, Callable[[], Runner]], *, steps: Mapping[Name, int], rounds: int
+) -> dict[Name, list[float]]:
+    """Run all contestants, each `rounds` blocks of its `steps` after one that does not count, in turns.
+
+    Returns the steps per second of each block.
+    """
     with ExitStack() as stack:
-        workers = {
-            name: stack.enter_context(Worker(_Timed, runner=build, **given)) for name, (build, given) in builds.items()
-        }
+        workers = {name: stack.enter_context(Worker(partial(_Timed, build))) for name, build in builds.items()}
         for name, worker in workers.items():
             tell(f"{name}: warming up")
             worker.call("run", steps[name])
-        rates: dict[str, list[float]] = {name: [] for name in workers}
+        rates: dict[Name, list[float]] = {name: [] for name in workers}
         for turn in range(rounds):
             tell(f"round {turn + 1} of {rounds}")
             for name in rotated(list(workers), turn):
                 rates[name].append(workers[name].call("run", steps[name]))
-        return {name: Result(tuple(rates[name]), worker.call("peak_mb")) for name, worker in workers.items()}
+        return rates
 
 
 def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
@@ -146,26 +109,43 @@ def rotated(contestants: Sequence[Any], turn: int) -> list[Any]:
     return [*contestants[shift:], *contestants[:shift]]
 
 
-def median_ratio(ours: Result, theirs: Result) -> float:
-    """How many times as fast we were, the median over the rounds: neighbours in time are compared."""
-    return statistics.median(a / b for a, b in zip(ours.rates, theirs.rates, strict=True))
+def median_ratio(these: Sequence[float], those: Sequence[float]) -> float:
+    """The median over the rounds: neighbours in time are compared."""
+    return statistics.median(a / b for a, b in zip(these, those, strict=True))
+
+
+def in_turns(calls: Mapping[str, Callable[[int], object]], rounds: int) -> dict[str, list[float]]:
+    """Processor milliseconds of each call, one number for each round, after a round that warms up."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.process_time()
+            call(turn)
+            if turn > 0:
+                times[name].append((time.process_time() - start) * 1e3)
+    return times
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Give PyTorch so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 # ---- how near to the machine's own speed
 
 
-def matrix_rate(threads: int | None = None, size: int = 1024, repetitions: int = 20) -> float:
-    """Floating-point operations per second of a large matrix product, on PyTorch's threads or that many; on one
-    thread, of processor time."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+def matrix_rate(size: int = 1024, repetitions: int = 20) -> float:
+    """Floating-point operations per second of processor time, in a large matrix product on one thread."""
     a, b = torch.randn(size, size), torch.randn(size, size)
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    seconds = [seconds_of(lambda: torch.mm(a, b), clock) for _ in range(repetitions)]
-    torch.set_num_threads(before)
-    return float(2 * size**3 / sorted(seconds)[repetitions // 4])
+    with torch_threads(1):
+        (seconds,) = in_turns({"product": lambda _: torch.mm(a, b)}, repetitions).values()
+    return float(2 * size**3 / sorted(seconds)[repetitions // 4] * 1e3)
 
 
 def operations(call: Callable[[], object]) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 OURS = (str(ROOT / "src" / "bsrs"), str(ROOT / "experiments"))
 
 
@@ -56,7 +57,6 @@ def training_step(algorithm: str, env: str, *, update_only: bool = False, **opti
 
 def sweep() -> dict[str, int]:
     """Two runs in this process: the functions of the sweep, of the run and of the registry."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     import bsrs.run  # noqa: F401  before the trace, which would count the bodies of its classes
     from bsrs.sweep import view
     from bsrs.sweep.conduct import run_sweep

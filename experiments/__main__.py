@@ -1,8 +1,9 @@
 """`python -m experiments NAME --scale smoke|laptop|paper`: run an experiment, judge its claims, draw its figures."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +11,9 @@ import tyro
 
 from bsrs.cli import run_program
 from bsrs.cli.flags import parse
-from bsrs.cli.show import print_json, print_table
+from bsrs.cli.show import print_table
 from bsrs.config.sweep import SweepOptions
-from bsrs.errors import BadInput, printable
+from bsrs.errors import BadInput
 from bsrs.writing import make_folder
 
 PROGRAM = "python -m experiments"
@@ -44,18 +45,10 @@ class ExperimentArguments(SweepOptions):
     """Only these of the experiment's envs."""
     seeds: int = 0
     """How many; 0 as many as the scale has. A verdict needs six."""
-    as_run: bool = False
-    """Use the authors' code where it differs from the paper's text (`bsrs presets paper-atari-as-run`)."""
     out: Path | None = None
-    """Folder of the runs, the figures, the claims and the report. Repeat the command to continue."""
+    """Folder of the runs, the figures and the claims. Repeat the command to continue."""
     train: bool = True
     """Train; --no-train draws and judges the runs that are in the folder."""
-    json: bool = False
-    """Print one JSON document instead of a table."""
-
-    @property
-    def folder(self) -> Path:
-        return self.out or Path("runs") / f"{self.name}{'-as-run' if self.as_run else ''}-{self.scale}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -68,106 +61,75 @@ def _run(words: list[str]) -> None:
     subcommands = tyro.extras.subcommand_type_from_defaults(
         {name: ExperimentArguments(name=name) for name in SUMMARIES}, SUMMARIES, prefix_names=False
     )
-    arguments = parse(subcommands, words, PROGRAM, "Run an experiment, judge its claims and draw its figures.")
-    COMMANDS.get(arguments.name, reproduce)(arguments)
+    given = parse(subcommands, words, PROGRAM, "Run an experiment, judge its claims and draw its figures.")
+    out = given.out or Path("runs") / f"{given.name}-{given.scale}"
+    if given.name not in COMPUTED and given.name != "all":
+        from experiments.experiments import reproduce
+
+        return reproduce(given.name, given.scale, out, given, given.env, seeds=given.seeds, train=given.train)
+    for flag in ("env", "seeds"):
+        if getattr(given, flag):
+            raise BadInput(f"--{flag}: {given.name} does not take it")
+    return everything(given, out) if given.name == "all" else COMPUTED[given.name](given.scale, out)
 
 
-def reproduce(arguments: ExperimentArguments) -> None:
-    """Train what is to be trained; draw and judge."""
-    from experiments.claims import print_claims
-    from experiments.experiments import reproduce
-
-    result = reproduce(
-        arguments.name, arguments.scale, arguments.folder, arguments, arguments.env,
-        seeds=arguments.seeds, as_run=arguments.as_run, train=arguments.train,
-    )  # fmt: skip
-    if arguments.json:
-        print_json({"claims": [asdict(claim) for claim in result.claims], "problems": result.problems})
-    else:
-        print_claims(result.title, result.claims)
-        for path in result.files:
-            print(f"wrote {path}")
-        for run, why in result.problems.items():
-            print(printable(f"no result: {run}: {why}"))
-    if result.problems:
-        raise SystemExit(1)
-
-
-def theory(arguments: ExperimentArguments) -> None:
+def theory(scale: str, out: Path) -> None:
     """Put the paper's statements to the test on random tables."""
     from experiments.claims import print_claims, write_claims
     from experiments.theory import TABLES, judge_theory
 
-    _check_trains_nothing(arguments)
-    make_folder(arguments.folder)  # before any work
-    claims = judge_theory(TABLES[arguments.scale])
-    write_claims(arguments.folder / "claims.json", claims)
-    if arguments.json:
-        print_json({"claims": [asdict(claim) for claim in claims]})
-    else:
-        print_claims("theory", claims)
+    claims = judge_theory(TABLES[scale])
+    write_claims(out / "claims.json", claims)
+    print_claims(claims)
 
 
-def tabular(arguments: ExperimentArguments) -> None:
-    """Draw steps against eta, the same over many tables, and learning from samples."""
-    from experiments.tabular import SCALES, findings, study, write
+def tabular(scale: str, out: Path) -> None:
+    """Draw steps against eta, and the same over many tables."""
+    from experiments.tabular import run
 
-    _check_trains_nothing(arguments)
-    make_folder(arguments.folder)  # before any work
-    numbers = study(SCALES[arguments.scale])
-    files = write(numbers, arguments.folder)
-    if arguments.json:
-        print_json({"findings": findings(numbers), "files": [str(path) for path in files]})
-        return
-    for sentence in findings(numbers):
-        print(f"- {sentence}")
-    for path in files:
-        print(f"wrote {path}")
+    make_folder(out)  # before any work
+    findings, files = run(scale, out)
+    print(*(f"- {sentence}" for sentence in findings), *(f"wrote {path}" for path in files), sep="\n")
 
 
-def calibration(arguments: ExperimentArguments) -> None:
+def calibration(scale: str, out: Path) -> None:
     """Simulate experiments to see how often intervals miss and verdicts err."""
     from experiments.calibration import DRAWS, calibrate
 
-    _check_trains_nothing(arguments)
-    draws = DRAWS[arguments.scale]
-    rows = [asdict(row) for row in calibrate(draws, effect=not arguments.json)]
-    if arguments.json:
-        print_json({"draws": draws, "rows": rows})
-    else:
-        print_table(f"95% intervals and verdicts on simulated runs, {draws:,} draws", rows)
+    make_folder(out)  # before any work
+    draws = DRAWS[scale]
+    rows = [asdict(row) for row in calibrate(draws)]
+    path = out / "calibration.json"
+    path.write_text(json.dumps({"draws": draws, "rows": rows}, indent=2) + "\n")
+    print_table(f"Verdicts on simulated runs with equal means, {draws:,} draws", rows)
+    print(f"wrote {path}")
 
 
-def tables(arguments: ExperimentArguments) -> None:
+def tables(_scale: str, _out: Path) -> None:
     """Rebuild results/ in this folder, and README's table and figure."""
     from experiments.pages import main
 
-    _check_trains_nothing(arguments)
     main()
 
 
-def everything(arguments: ExperimentArguments) -> None:
+COMPUTED: dict[str, Callable[[str, Path], None]] = {
+    "theory": theory, "tabular": tabular, "calibration": calibration, "tables": tables,
+}  # fmt: skip
+"""Those that train nothing."""
+
+
+def everything(options: ExperimentArguments, out: Path) -> None:
     """Run all of them, each in its folder, and write one report."""
     from bsrs.report import read_study, write_report
-    from experiments.experiments import EXPERIMENTS
+    from experiments.experiments import EXPERIMENTS, reproduce
 
-    out = arguments.folder
-    make_folder(out)
-    for name, command in {"theory": theory, "tabular": tabular, **dict.fromkeys(EXPERIMENTS, reproduce)}.items():
-        command(replace(arguments, name=name, out=out / name))
-    study = read_study([out], title=f"Everything, {arguments.scale}")
+    theory(options.scale, out / "theory")
+    tabular(options.scale, out / "tabular")
+    for name in EXPERIMENTS:
+        reproduce(name, options.scale, out / name, options, train=options.train)
+    study = read_study([out], title=f"Everything, {options.scale}")
     print(f"wrote {write_report(study, out / 'report.html')}")
 
-
-def _check_trains_nothing(arguments: ExperimentArguments) -> None:
-    for flag in ("env", "seeds", "as_run"):
-        if getattr(arguments, flag):
-            raise BadInput(f"--{flag.replace('_', '-')}: {arguments.name} trains nothing")
-
-
-COMMANDS: dict[str, Callable[[ExperimentArguments], None]] = {
-    "theory": theory, "tabular": tabular, "calibration": calibration, "tables": tables, "all": everything,
-}  # fmt: skip
 
 if __name__ == "__main__":
     main()

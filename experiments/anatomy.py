@@ -6,7 +6,7 @@ eta is fixed beforehand for each env, by runs on other seeds. docs/why-it-works.
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,13 @@ from matplotlib.figure import Figure
 from bsrs.config.algorithms import preset
 from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import unknown
 from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, VERMILION, new_figure
 from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
-from bsrs.stats.summary import on_shared_seeds
-from experiments.claims import (
-    SEED,
-    Claim,
-    Scope,
-    ahead,
-    area,
-    corrected,
-    failures_text,
-    gain,
-    judged,
-    settles,
-    too_small,
-)
+from bsrs.stats.summary import SEED, gain, on_shared_seeds
+from experiments.claims import Claim, Scope, ahead, area, corrected, failures_text, judged, too_small
 from experiments.pooling import against_zero
 from experiments.tables import markdown
 from experiments.variants import as_options
@@ -45,85 +32,55 @@ Found = dict[str, dict[str, Series]]  # env -> cell -> its runs
 PARTS = ("c", "a", "b", "ca", "cb", "ab")
 CELLS = {"baseline": "", "BSRS": "cab", **{parts: parts for parts in PARTS}}
 """Cell -> which parts it has, in the experiment with all combinations of parts."""
-ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "LunarLander-v3": 2.0, "Pendulum-v1": 2.0}
+CONTROLS = ("scaled", "learning-rate", "faster-target")
+VARIED = {"parts", "control", "comparator"}
+"""Settings that only the variants have."""
+ETAS = {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "Pendulum-v1": 2.0}
+FACTORS = (0.5, 2.0)
+"""Further etas for BSRS to choose from, as multiples of the env's. The baseline chooses from the controls."""
 FIRST_SEED = 200
-
-
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    """How much is trained."""
-
-    envs: tuple[str, ...]
-    seeds: int
-    dqn: Fields
-    td3: Fields
-    etas: tuple[float, ...] = (0.5, 2.0)
-    """Further etas for BSRS to choose from, as multiples of the env's. The baseline chooses from the controls."""
-
-
-_SHORT = {"learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
-SCALES = {
-    "smoke": Scale(("CartPole-v1",), 2, {"steps": 250, **_SHORT}, {}),
-    "laptop": Scale(
-        ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"),
-        10,
-        {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
-        {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
-    ),
-    "paper": Scale(tuple(ETAS), 10, {}, {}),
+SHORT = {"steps": 250, "learning_starts": 100, "log_every": 100, "eval_every": 125, "eval_episodes": 2}
+LENGTHS: dict[str, Fields] = {
+    "dqn": {"steps": 20_000, "exploration_fraction": 0.25, "eval_every": 2_500, "eval_episodes": 5},
+    "td3": {"steps": 6_000, "hidden": (64, 64), "batch_size": 64, "eval_episodes": 5},
 }
 
 
-def cells(algorithm: str, eta: float, etas: Sequence[float] = ()) -> dict[str, tuple[str, Fields]]:
-    """List what is trained on one env: name -> the variant of the algorithm (none: itself) and its settings.
+def cells(algorithm: str, eta: float) -> dict[str, Fields]:
+    """List what is trained on one env: name -> its settings.
 
     The control `exact` is the cell `cb`, the split potential the cell `ca`.
     """
-    plain: Fields = {"eta": 0.0}
-    found: dict[str, tuple[str, Fields]] = {"baseline": ("", plain), "BSRS": ("", {"eta": eta})}
-    found |= {parts: ("parts", {"eta": eta, "parts": parts}) for parts in PARTS}
-    found["target"] = "", {"eta": eta, "potential_network": "target"}
-    controls = ("scaled", "learning-rate", "faster-target")
-    found |= {control: ("control", {"eta": eta, "control": control}) for control in controls}
-    found |= {f"BSRS, eta = {eta * factor:g}": ("", {"eta": eta * factor}) for factor in etas}
-    comparators = ["advantage", "persistent", "minto", "centering"]
-    comparators += ["munchausen", "popart"] if algorithm == "dqn" else []
-    found |= {name: (name, plain) for name in comparators}
-    found["n_step"] = "", {**plain, "n_step": 3}
-    if algorithm == "dqn":
-        found["double"], found["dueling"] = ("", {**plain, "double": True}), ("", {**plain, "network": "dueling"})
+    is_dqn = algorithm == "dqn"
+    found: dict[str, Fields] = {"baseline": {}, "BSRS": {"eta": eta}}
+    found |= {parts: {"eta": eta, "parts": parts} for parts in PARTS}
+    found["target"] = {"eta": eta, "potential_network": "target"}
+    found |= {control: {"eta": eta, "control": control} for control in CONTROLS}
+    found |= {f"BSRS, eta = {eta * factor:g}": {"eta": eta * factor} for factor in FACTORS}
+    comparators = ["advantage", "persistent", "minto", "centering", *(["munchausen", "popart"] if is_dqn else [])]
+    found |= {name: {"comparator": name} for name in comparators}
+    found["n_step"] = {"n_step": 3}
+    if is_dqn:
+        found |= {"double": {"double": True}, "dueling": {"network": "dueling"}}
     for name in [name for name in comparators if name in ("advantage", "persistent", "munchausen")]:
-        found[f"{name}, matched"] = name, {**plain, "comparator_alpha": eta / (1 + eta)}
+        found[f"{name}, matched"] = {"comparator": name, "comparator_alpha": eta / (1 + eta)}
     return found
 
 
-def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-    """List every run at a scale, on these of its envs or on all."""
-    chosen = SCALES[scale]
-    for env in envs:
-        if env not in chosen.envs:
-            raise unknown("env of this experiment", env, chosen.envs)
-    seeds = range(FIRST_SEED, FIRST_SEED + chosen.seeds)
-    bases = [base for env in envs or chosen.envs for base in _bases(scale, env).values()]
-    return [dataclasses.replace(base, seed=seed) for base in bases for seed in seeds]
+def plan(scale: str) -> list[TrainingConfig]:
+    """List every run at a scale. The largest is the laptop's."""
+    envs, count = (["CartPole-v1"], 2) if scale == "smoke" else (list(ETAS), 10)
+    bases = [base for env in envs for base in _bases(scale, env).values()]
+    return [dataclasses.replace(base, seed=seed) for base in bases for seed in range(FIRST_SEED, FIRST_SEED + count)]
 
 
 def _bases(scale: str, env: str) -> dict[str, TrainingConfig]:
     """Return the cells of an env as configs, at seed 0."""
-    chosen = SCALES[scale]
     algorithm, name = ("td3", "pendulum") if env == "Pendulum-v1" else ("dqn", "classic")
-    fields = chosen.td3 if algorithm == "td3" else chosen.dqn
+    fields = SHORT if scale == "smoke" else LENGTHS[algorithm]
     return {
-        cell: preset(f"{algorithm}-{variant}" if variant else algorithm, name, env=env, **fields, **own)
-        for cell, (variant, own) in cells(algorithm, ETAS[env], chosen.etas).items()
-    }
-
-
-def lengths(envs: Sequence[str]) -> dict[str, int]:
-    """Return the env steps that a verdict needs: those of the shorter scale. Claims are about runs of that length."""
-    return {
-        env: min(_bases(scale, env)["baseline"].steps for scale in ("laptop", "paper") if env in SCALES[scale].envs)
-        for env in envs
+        cell: preset(f"{algorithm}-variant" if own.keys() & VARIED else algorithm, name, env=env, **{**fields, **own})
+        for cell, own in cells(algorithm, ETAS[env]).items()
     }
 
 
@@ -131,8 +88,8 @@ def by_cell(series: Sequence[Series]) -> Found:
     """Find the series that are cells of this experiment, at whatever scale they were trained."""
     known = {
         _key(as_options(RunSettings.of(config))): cell
-        for scale in SCALES
-        for env in SCALES[scale].envs
+        for scale in ("smoke", "laptop")
+        for env in ETAS
         for cell, config in _bases(scale, env).items()
     }
     found: Found = {}
@@ -200,41 +157,24 @@ PAPERS = {
 def judge_anatomy(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Judge BSRS against each control and comparator, env by env; corrected within each env's questions of one kind."""
     found: list[Claim] = []
+    scope = dataclasses.replace(scope, questions=len(AGAINST))
     for env, own in by_cell(series).items():
         known = cells(own_algorithm(own), ETAS[env])
         names = {**PAPERS, **{f"{cell}, matched": f"{name} at the same eta" for cell, name in PAPERS.items()}}
-        comparators = {names[cell]: cell for cell in known if cell in names}
-        for questions in (AGAINST, comparators):
-            asked = dataclasses.replace(scope, questions=len(AGAINST))
+        for questions in (AGAINST, {names[cell]: cell for cell in known if cell in names}):
             found += _together(
-                [
-                    ahead(f"{env}: BSRS beats {what}", own.get("BSRS"), own.get(cell), asked, SHOWN)
-                    for what, cell in questions.items()
-                ]
+                ahead(f"{env}: BSRS beats {what}", own.get("BSRS"), own.get(cell), scope, SHOWN)
+                for what, cell in questions.items()
             )
         found += _together([*_parts_claims(env, own, scope), *_tuned_claim(env, own, scope)])
     return found
 
 
-def _together(claims: Sequence[Claim]) -> list[Claim]:
+def _together(claims: Iterable[Claim]) -> list[Claim]:
     """Correct for all that was asked, also for what has not been run: verdicts do not change when it comes in."""
+    claims = list(claims)
     asked = corrected([dataclasses.replace(claim, p=1.0) if claim.p is None else claim for claim in claims])
     return [claim if claim.p is None else found for claim, found in zip(claims, asked, strict=True)]
-
-
-def _claim(
-    text: str,
-    shown: str,
-    scores: tuple[Array, Array],
-    runs: Sequence[Series],
-    scope: Scope,
-    failures: str,
-) -> Claim:
-    """Make the claim that the first scores are above the second, seed by seed."""
-    small = too_small(runs, scope)
-    effect = paired_difference(*scores, seed=SEED) if len(scores[0]) else None
-    settle = settles(small, np.subtract(*scores), dataclasses.replace(scope, questions=len(AGAINST)))
-    return judged(text, effect, shown, too_small=small, command=settle, failures=failures)
 
 
 def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
@@ -242,30 +182,32 @@ def _parts_claims(env: str, own: Mapping[str, Series], scope: Scope) -> list[Cla
     found = []
     for part, values in ((part, values) for part, values in contrasts(own).items() if part in words):
         text = f"{env}: part {part}, {words[part]}, helps on average over the other parts"
-        shown = f"{values.mean():+.4g} over training"
         sides = ([own[cell] for cell, parts in CELLS.items() if (part in parts) == has] for has in (True, False))
-        scores = values, np.zeros(len(values))
-        found.append(_claim(text, shown, scores, list(own.values()), scope, failures=failures_text(*sides)))
+        effect = against_zero(values) if len(values) else None
+        found.append(
+            judged(
+                text, effect, f"{values.mean():+.4g} over training", scope,
+                small=too_small(list(own.values()), scope), differences=values, failures=failures_text(*sides),
+            )
+        )  # fmt: skip
     return found
 
 
 def _tuned_claim(env: str, own: Mapping[str, Series], scope: Scope) -> list[Claim]:
     """Judge tuned against tuned: as many tries for the baseline as for eta, each chosen on other seeds."""
     shaped = [cell for cell in own if cell.startswith("BSRS")]
-    plain = [cell for cell in ("scaled", "learning-rate", "faster-target") if cell in own]
+    plain = [cell for cell in CONTROLS if cell in own]
     if "baseline" not in own or len(shaped) < 2 or len(shaped) != len(plain):
         return []
     used = ["baseline", *shaped, *plain]
     scores = dict(zip(used, on_shared_seeds(area, *(own[cell] for cell in used)), strict=True))
     ours, theirs = (held_out(np.stack([scores[cell] for cell in ["baseline", *tried]])) for tried in (shaped, plain))
     shown = f"{ours.mean():.4g} against {theirs.mean():.4g} over training, {len(plain)} tries each and eta = 0"
-    sides = [own[cell] for cell in shaped], [own[cell] for cell in ("baseline", *plain)]
-    text, runs, failures = (
-        f"{env}: tuned BSRS beats the tuned baseline",
-        [*sides[0], *sides[1][1:]],
-        failures_text(*sides),
-    )
-    return [_claim(text, shown, (ours, theirs), runs, scope, failures=failures)]
+    failures = failures_text([own[cell] for cell in shaped], [own[cell] for cell in ("baseline", *plain)])
+    small = too_small([own[cell] for cell in (*shaped, *plain)], scope)
+    effect = paired_difference(ours, theirs, seed=SEED) if len(ours) else None
+    text = f"{env}: tuned BSRS beats the tuned baseline"
+    return [judged(text, effect, shown, scope, small=small, differences=ours - theirs, failures=failures)]
 
 
 def held_out(scores: Array) -> Array:
@@ -335,7 +277,7 @@ def anatomy_table(series: Sequence[Series]) -> list[str]:
     """Write every cell as a row of a Markdown table."""
     rows = []
     for env, own in by_cell(series).items():
-        for cell in (name for name in cells(own_algorithm(own), ETAS[env], SCALES["laptop"].etas) if name in own):
+        for cell in (name for name in cells(own_algorithm(own), ETAS[env]) if name in own):
             each, plain = own[cell], own.get("baseline")
             effect = None if plain is None or cell == "baseline" else gain(each, plain, area)
             over, p = bootstrap(mean, each.area[:, None], seed=SEED), f"{effect.p:.2g}" if effect else ""

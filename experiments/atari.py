@@ -1,6 +1,7 @@
 """DQN on Atari and MinAtar: the tuned eta by game, the median over games, and how much eta matters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,21 +16,10 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import LEVEL, relative_advantage
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN, minatar_game
-from bsrs.stats.summary import Games, games_together, mean_advantage, task_reference
-from experiments.claims import (
-    SEED,
-    Claim,
-    Scope,
-    Tuned,
-    constant_etas,
-    failures_text,
-    final,
-    judged,
-    stacked,
-    too_small,
-    tuned,
-)
-from experiments.continuous import gains
+from bsrs.stats.summary import SEED, Games, games_together, mean_advantage, task_reference
+from experiments.claims import Claim, Scope, Tuned, constant_etas, failures_text, final, judged, too_small, tuned
+from experiments.figures import stacked
+from experiments.pooling import gains
 
 FEWEST_GAMES = 30  # for claims about a share of the paper's 40
 NEAR_TWO = (1.0, 3.0)
@@ -60,8 +50,10 @@ def draw_games(name: str, series: Sequence[Series]) -> dict[str, Figure]:
 
 def _median_figure(games: Games) -> Figure:
     figure, (left, middle, right) = new_figure(9.5, 2.9, 1, 3, width_ratios=[3, 2, 2])
-    learning_curves(left, game_curves(games, games.curves, games.steps), score=f"median {games.score}")
     colours, labels = eta_colours(games.etas), [eta_label(eta) for eta in games.etas]
+    medians = {eta: bootstrap(median, games.curves[eta], seed=SEED) for eta in games.etas}
+    curves = [Curve(eta_label(eta), colours[eta], games.steps, medians[eta]) for eta in games.etas]
+    learning_curves(left, curves, score=f"median {games.score}")
     baseline = games.etas.index(0.0) if 0.0 in games.etas else None
     for ax, name, scores, statistic in (
         (middle, "mean of the median\nover training (the paper's)", games.curves, lambda x: median(x).mean(axis=-1)),
@@ -72,15 +64,6 @@ def _median_figure(games: Games) -> Figure:
     return figure
 
 
-def game_curves(
-    games: Games, scores: Mapping[float | str, Array], at: Array, statistic: Callable[[Array], Array] = median
-) -> list[Curve]:
-    """Compute a statistic over games for each eta, by default the median of the mean over seeds, at points `at`."""
-    colours = eta_colours(games.etas)
-    found = {eta: bootstrap(statistic, scores[eta], seed=SEED) for eta in games.etas}
-    return [Curve(eta_label(eta), colours[eta], at, found[eta]) for eta in games.etas]
-
-
 def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Judge the counts of games, the median, the best eta, and negative ones."""
     games = games_together(constant_etas(series))
@@ -88,7 +71,7 @@ def judge_atari(series: Sequence[Series], scope: Scope) -> list[Claim]:
     zero, above = (
         [each for each in constant_etas(series) if is_zero == (each.eta == 0.0)] for is_zero in (True, False)
     )
-    about = partial(judged, too_small=small, command=scope.command, failures=failures_text(above, zero))
+    about = partial(judged, scope=scope, small=small, failures=failures_text(above, zero))
     return [
         *_counts(series, small, scope),
         _median_rises(games, about),
@@ -122,13 +105,13 @@ def _counts(series: Sequence[Series], small: str, scope: Scope) -> list[Claim]:
 
     def about(text: str, claimed: int, better_than: float) -> Claim:
         if not games:
-            return judged(text, None, "", too_small=small, command=scope.command)
+            return judged(text, None, "", scope, small=small)
         found, naive = _share_better(games, better_than, claimed / 40)
         count = round(found.mean * len(games))
         shown = f"{count} of {len(games)} games with eta chosen on other seeds (as in the paper, on the same: {naive})"
-        chosen = [each for game, _ in games for each in game.chosen_series]
+        chosen = [each for game, _ in games for each in game.chosen]
         failures = failures_text(chosen, [game.plain for game, _ in games])
-        return judged(text, found, shown, too_small=small, command=scope.command, percent=True, failures=failures)
+        return judged(text, found, shown, scope, small=small, percent=True, failures=failures)
 
     return [
         about("More than 10% better in 21 of 40 games", 21, 0.1),
@@ -218,7 +201,9 @@ def _negative(games: Games | None, about: partial[Claim]) -> Claim:
     negative = [eta for eta in games.constants if eta < 0] if games else []
     if games is None or not negative or 10.0 not in games.constants:
         command = "a GPU cluster: bsrs sweep dqn --env (the 40 games) --eta -0.5 0 10 --seeds 6 --executor slurm"
-        return about(text, None, "", command=command)  # the paper's own sweep has no negative eta
+        return about(
+            text, None, "", scope=replace(about.keywords["scope"], command=command)
+        )  # not in the paper's sweep
     ten, below = (np.median(games.final[eta], axis=-1) for eta in (10.0, negative[0]))
     effect = paired_difference(ten, below, seed=SEED)
     return about(text, effect, f"{effect.mean:+.0%} for eta = 10 over eta = {negative[0]:g}", percent=True)

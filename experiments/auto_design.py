@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from bsrs.auto import Movement
+from bsrs.auto import ADVANTAGE, Movement
 from bsrs.config.algorithms import preset
 from bsrs.config.training import TrainingConfig
 from bsrs.run import Records, make_agent
@@ -38,6 +38,7 @@ from bsrs.scales import Array, Constant, Memory, ShapeScale
 from bsrs.shaping import Shaping
 from bsrs.stats.references import FAILED_BELOW, reference_of
 from bsrs.train import Loop
+from experiments.tables import markdown
 
 SEEDS = range(300, 320)
 BLOCK = 10
@@ -55,80 +56,29 @@ TASKS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Form(ShapeScale):
-    """A form of shaping: eta, the online network's share of V(s') and a factor on the reward, by what `rule` says.
+class WithAdvantage(Movement):
+    """The rule with an advantage term. In terms of the parts of BSRS, `reward` is c, and b is that of `Movement`."""
 
-    In terms of the parts of BSRS with w = 1 + eta: a = eta / w, b = share * eta / w, c = reward / w.
-    """
-
-    depends_on_state = False
-    mixes = True
-
-    rule: Movement
-    a: Callable[[float], float]
-    """The online advantage term, given b."""
-    b: Callable[[float], float] = lambda b: b
-    c: Callable[[float], float] = lambda a: 1 - a
-    """The reward's factor, given a: 1 - a is the paper's, 1 keeps the scale of V."""
-
-    @property
-    def probes(self) -> int:  # type: ignore[override]
-        return self.rule.probes
-
-    def init(self) -> Memory:
-        return self.rule.init()
-
-    def look(self, memory: Memory, value: Array) -> Memory:
-        return self.rule.look(memory, value)
-
-    def forget(self, memory: Memory) -> Memory:
-        return self.rule.forget(memory)
+    a: Callable[[float], float] = lambda b: b
+    """The advantage term, given b."""
 
     def at(self, memory: Memory, step: int, state: Array = None) -> float:
-        a = max(self.a(memory["b"]), 1e-3)  # so that b can be anything
+        a = max(self.a(memory["b"]), ADVANTAGE)
         return a / (1 - a)
 
     def mix(self, memory: Memory, step: int) -> tuple[float, float]:
         eta = self.at(memory, step)
-        return self.b(memory["b"]) * (1 + eta) / eta, self.c(eta / (1 + eta)) * (1 + eta)
-
-    def report(self, memory: Memory) -> dict[str, float]:
-        return self.rule.report(memory)
+        return float(memory["b"]) * (1 + eta) / eta, self.reward * (1 + eta)
 
 
-@dataclass(frozen=True)
-class Lagged(Movement):
-    """The slope from movements that share no record, <m1 m4> / <m1 m3>, which noise in the records does not bend."""
-
-    def look(self, memory: Memory, value: Array) -> Memory:
-        earlier = memory.get("earlier", [])
-        found = super().look(memory, value)
-        return {**found, "earlier": [*earlier, found["movement"]][-3:] if found["movement"] else []}
-
-    def _sums(self, memory: Memory, movement: Array) -> Memory:
-        if len(memory.get("earlier", [])) < 3:
-            return {}
-        first, _, last = (np.array(each) for each in memory["earlier"])
-        keep, product = 1 - 1 / self.periods, float(first @ movement)
-        sums = {"product": product, "square": (1 - memory["b before"]) * float(first @ last) + memory["b"] * product}
-        return {name: keep * memory[name] + new for name, new in sums.items()}
-
-
-FAR = Movement(most=0.8)
 FORMS: dict[str, ShapeScale] = {
     "eta = 0": Constant(0.0),
-    "a = b, b to 1/2": Form(Movement(), lambda b: b, c=lambda a: 1.0),
+    "a = b, b to 1/2": WithAdvantage(reward=1.0),
     "c = 1/2, b to 1/2": Movement(),
-    "a = c = 1/2, b to 1/2": Form(Movement(), lambda b: 0.5),
-    "b only, b to 1/2": Form(Movement(), lambda b: 0.0),
-    "c = 1/2": Form(FAR, lambda b: 0.0, c=lambda a: 0.5),
-    "eta = 1": Constant(1.0),
-    "a = c = 1/2": Form(FAR, lambda b: 0.5),
-    "the paper's, b to 1/2": Form(Movement(), lambda b: b),
-    "a = b/2": Form(FAR, lambda b: b / 2, c=lambda a: 1.0),
-    "a = b, c = 1/2, b to 1/2": Form(Movement(), lambda b: b, c=lambda a: 0.5),
-    "a = b/2, c = 1/2": Form(FAR, lambda b: b / 2, c=lambda a: 0.5),
-    "a = b, lagged slope": Form(Lagged(), lambda b: b, c=lambda a: 1.0),
+    "a = c = 1/2, b to 1/2": WithAdvantage(a=lambda b: 0.5),
+    "b only, b to 1/2": Movement(reward=1.0),
+    "c = 1/2": Movement(most=0.8),
+    "a = b/2": WithAdvantage(most=0.8, reward=1.0, a=lambda b: b / 2),
 }
 """In the order in which they are trained."""
 
@@ -146,12 +96,6 @@ def train(task: str, form: ShapeScale, seeds: Sequence[int]) -> list[dict[str, A
             "seed": seed,
             "outcome": outcome.outcome,
             "scores": [round(line["score"], 1) for line in record.lines if line["kind"] == "eval"],
-            **{  # about sixty points of each
-                name: [round(line[name], 3) for line in record.lines if name in line][
-                    :: max(1, len(record.lines) // 60)
-                ]
-                for name in ("eta", "slope")
-            },
         }
         for seed, outcome, record in zip(seeds, outcomes, records, strict=True)
     ]
@@ -168,51 +112,42 @@ def run(out: Path, tasks: Sequence[str]) -> None:
                 path.write_text(json.dumps({"task": task, "form": form, "runs": runs}))
 
 
-@dataclass(frozen=True)
-class Scores:
-    """What one form reached on one task, by seed, on the task's scale."""
-
-    area: dict[int, float]
-    end: dict[int, float]
-    failed: set[int]
-
-    @classmethod
-    def of(cls, task: str, runs: Sequence[dict[str, Any]]) -> "Scores":
-        reference = reference_of(TASKS[task][2]["env"])
-        assert reference is not None
-        scaled = {run["seed"]: reference.normalised(run["scores"]) for run in runs}
-        end = {seed: float(scores[-2:].mean()) for seed, scores in scaled.items()}
-        failed = {run["seed"] for run in runs if run["outcome"] != "finished" or end[run["seed"]] <= FAILED_BELOW}
-        return cls({seed: float(scores.mean()) for seed, scores in scaled.items()}, end, failed)
-
-
 def judge(out: Path) -> list[str]:
-    """Every form on every task that `out` has, against the baseline on the same seeds, as a table."""
+    """Compare every form in `out` with the baseline on the same seeds, task by task, in a table."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for path in sorted(out.glob("*.json")):
         read = json.loads(path.read_text())
         runs.setdefault(read["form"], {}).setdefault(read["task"], []).extend(read["runs"])
-    lines = ["| form | task | seeds | over training | at the end | failed (baseline) |", "|---|---|---|---|---|---|"]
+    rows = []
     for form, tasks in runs.items():
         for task, found in tasks.items() if form != "eta = 0" else ():
-            own, base = Scores.of(task, found), Scores.of(task, runs["eta = 0"][task])
-            cells = [_gain(own.area, base.area), _gain(own.end, base.end)]
-            fails = f"{len(own.failed)} ({len(base.failed & own.end.keys())})"
-            lines.append(f"| {form} | {task} | {len(found)} | {cells[0]} | {cells[1]} | {fails} |")
-    return lines
+            own, base = scores(task, found), scores(task, runs["eta = 0"][task])
+            both = sorted(own.keys() & base.keys())
+            gains = np.array([own[seed][:2] for seed in both]) - [base[seed][:2] for seed in both]  # (seeds, 2)
+            errors = gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
+            cells = [f"{gain:+.2f} ± {error:.2f}" for gain, error in zip(gains.mean(axis=0), errors, strict=True)]
+            failed, of_baseline = (sum(int(each[seed][2]) for seed in both) for each in (own, base))
+            rows.append((form, task, len(found), *cells, f"{failed} ({of_baseline})"))
+    return markdown("form | task | seeds | over training | at the end | failed (baseline)", rows)
 
 
-def _gain(own: Mapping[int, float], base: Mapping[int, float]) -> str:
-    """The mean gain on the seeds that both have, with its standard error."""
-    gains = np.array([own[seed] - base[seed] for seed in own if seed in base])
-    return f"{gains.mean():+.2f} ± {gains.std(ddof=1) / np.sqrt(len(gains)):.2f}"
+def scores(task: str, runs: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float, bool]]:
+    """Return, by seed, the score over training and at the end on the task's scale, and whether the run failed."""
+    reference = reference_of(TASKS[task][2]["env"])
+    assert reference is not None
+    found = {}
+    for run in runs:
+        scaled = reference.normalised(run["scores"])
+        end = float(scaled[-2:].mean())
+        found[run["seed"]] = float(scaled.mean()), end, run["outcome"] != "finished" or end <= FAILED_BELOW
+    return found
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "judge"):
-        sys.exit("usage: python -m experiments.auto_design run OUT [TASK...], or judge OUT")
-    command, out, *tasks = sys.argv[1:]
-    if command == "run":
-        run(Path(out), tasks)
-    else:
-        print("\n".join(judge(Path(out))))
+    match sys.argv[1:]:
+        case ["run", out, *tasks]:
+            run(Path(out), tasks)
+        case ["judge", out]:
+            print("\n".join(judge(Path(out))))
+        case _:
+            sys.exit("usage: python -m experiments.auto_design run OUT [TASK...], or judge OUT")

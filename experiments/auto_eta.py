@@ -19,10 +19,10 @@ from bsrs.stats.aggregates import Array
 from bsrs.stats.comparison import within
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN
-from bsrs.stats.summary import failures_of, task_reference
+from bsrs.stats.summary import SEED, failures_of, gain, task_reference
 from bsrs.sweep.plan import SCALES, expand, read_sweep
 from experiments import zoo
-from experiments.claims import SEED, Claim, Scope, area, corrected, failures_text, final, gain, judged
+from experiments.claims import Claim, Scope, area, corrected, failures_text, final, judged
 from experiments.pooling import UNIT, Tasks, against_zero, pair_gains, span_of, too_few
 from experiments.records import is_of_version_0_1
 
@@ -47,17 +47,9 @@ def sweeps(scale: str) -> dict[str, list[TrainingConfig]]:
     return {name: expand(dataclasses.replace(sweep, eta=etas)) for name, sweep in found.items()}
 
 
-def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-    """Every run at a scale, on these envs or on all."""
-    return zoo.on_envs([config for own in sweeps(scale).values() for config in own], envs)
-
-
-def lengths(envs: Sequence[str]) -> dict[str, int]:
-    """Env steps that a verdict needs: of an env with two settings, those of the shorter."""
-    steps: dict[str, int] = {}
-    for config in plan("paper", envs):
-        steps[config.env] = min(config.steps, steps.get(config.env, config.steps))
-    return steps
+def plan(scale: str) -> list[TrainingConfig]:
+    """List every run at a scale."""
+    return [config for own in sweeps(scale).values() for config in own]
 
 
 def by_task(series: Sequence[Series]) -> dict[str, Settings]:
@@ -112,7 +104,7 @@ def _judged(text: str, found: Tasks, values: Array, scope: Scope, low: float | N
     by_task = ", ".join(f"{name} {lead:+.2f}" for name, lead in zip(found.names, each, strict=True))
     shown = f"{effect.mean:+.3g} {UNIT}{'' if low is None else f' (margin {-low})'}: {by_task}"
     failures = failures_text(found.shaped[0], found.baseline).replace("baseline", "the other")
-    return judged(text, effect, shown, too_small=too_few(found, scope), command=scope.command, failures=failures)
+    return judged(text, effect, shown, scope, small=too_few(found, scope), failures=failures)
 
 
 def _best(own: Settings) -> Series:

@@ -1,36 +1,35 @@
-"""How often our intervals and verdicts err: simulated runs, put through the very functions that judge real ones."""
+"""How often our verdicts err: simulated runs with equal means, put through the very functions that judge real ones.
 
-from collections.abc import Callable, Sequence
+A score is 0 for a random policy and 1 for the reference. No test on ten seeds can see a failure that happens once in
+twenty runs; these rates say how often a verdict is then wrong, and pooled claims show what more tasks are worth.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from bsrs.config.agents import DQNConfig
+from bsrs.config.settings import RunSettings
 from bsrs.rng import stream
-from bsrs.stats import Comparison, best_of, iqm_interval, paired_difference
+from bsrs.stats import Comparison, best_of, paired_difference, pooled, reference_of
 from bsrs.stats.aggregates import Array
-from bsrs.stats.comparison import FEWEST_SEEDS
-from experiments import asymmetric
+from bsrs.stats.recommend import recommend
+from bsrs.stats.records import RunRecord, Series, Task
 
-SEEDS = (5, 6, 10, 20)
-CANDIDATES = 6  # etas next to eta = 0
-IQM_DRAWS = 300
+SEEDS = (6, 10, 20)
 DRAWS = {"smoke": 10, "laptop": 1_000, "paper": 10_000}
 """Simulated experiments for each row, by scale."""
+NOISE = 0.05
+RARE = 0.1
+TYPICAL = 0.8
+ETAS, TASKS = 4, 6
+ENV = "CartPole-v1"
 
-Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
-
-
-def _bimodal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Draw runs of which every second one learns."""
-    return np.asarray(rng.integers(2, size=shape) + rng.normal(scale=0.1, size=shape))
-
-
-# name -> (scores of runs, their mean, their interquartile mean, their standard deviation)
-DISTRIBUTIONS: dict[str, tuple[Draw, float, float, float]] = {
-    "normal": (lambda rng, shape: rng.normal(size=shape), 0.0, 0.0, 1.0),
-    "lognormal": (lambda rng, shape: rng.lognormal(size=shape), 1.6487, 1.0729, 2.1612),
-    "bimodal": (_bimodal, 0.5, 0.5, 0.5099),
-}
+Shape = tuple[int, ...]
+Draw = Callable[[np.random.Generator, Shape], Array]
+Arms = Callable[[np.random.Generator, Shape], tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -41,100 +40,128 @@ class CalibrationRow:
     distribution: str
     n: int
     coverage: float
-    """How often the 95% interval holds the truth."""
+    """How often the 95% interval holds the truth, which is 0."""
     false_holds: float
-    """How often the verdict is "holds" (above the truth) although there is no effect."""
-    power: float | None
-    """How often it is "holds" with an effect of one standard deviation of the scores."""
+    """How often the verdict is "holds" although there is no effect."""
     draws: int
     """Simulated experiments."""
 
 
-def calibrate(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
-    """Make a row for each statistic, distribution and number of seeds, with exchangeable and with asymmetric nulls.
+def calibrate(
+    draws: int, seeds: Sequence[int] = SEEDS, statistics: Sequence[str] = (), nulls: Sequence[str] = ()
+) -> list[CalibrationRow]:
+    """Make a row for each statistic (or all), distribution (or all) and number of seeds.
 
     Pooled claims take a quarter of the draws: each of their experiments has six tasks.
     """
-    pooled = [name for name in asymmetric.STATISTICS if "pooled" in name]
-    single = [name for name in asymmetric.STATISTICS if name not in pooled]
-    rows = [*exchangeable_rows(draws, seeds, effect=effect), *asymmetric_rows(draws, seeds, single)]
-    return [*rows, *asymmetric_rows(max(draws // 4, 1), seeds, pooled)]
-
-
-def exchangeable_rows(draws: int, seeds: tuple[int, ...] = SEEDS, *, effect: bool = True) -> list[CalibrationRow]:
-    """Draw both arms from one distribution; the power is from half as many draws, if at all."""
     return [
-        CalibrationRow(statistic, name, n, *simulate(stream(n, statistic, name), name, n, draws, effect), draws)
-        for statistic, simulate in STATISTICS.items()
-        for name in DISTRIBUTIONS
+        _simulate(statistic, null, n, max(draws // 4, 1) if "pooled" in statistic else draws)
+        for statistic in statistics or STATISTICS
+        for null in nulls or NULLS
         for n in seeds
     ]
 
 
-def asymmetric_rows(draws: int, seeds: tuple[int, ...] = SEEDS, statistics: Sequence[str] = ()) -> list[CalibrationRow]:
-    """Draw arms of different shape with equal means."""
-    return [
-        _asymmetric(statistic, name, n, draws)
-        for statistic in statistics or asymmetric.STATISTICS
-        for name in asymmetric.NULLS
-        for n in seeds
-        if n >= FEWEST_SEEDS
-    ]
+def _simulate(statistic: str, null: str, n: int, draws: int) -> CalibrationRow:
+    rng = stream(n, statistic, null)
+    found = [STATISTICS[statistic](rng, NULLS[null], n) for _ in range(draws)]
+    coverage = np.mean([each.low <= 0 <= each.high for each in found])
+    false_holds = np.mean([each.verdict == "holds" for each in found])
+    return CalibrationRow(statistic, null, n, float(coverage), float(false_holds), draws)
 
 
-def _asymmetric(statistic: str, name: str, n: int, draws: int) -> CalibrationRow:
-    """Simulate arms of different shape with equal means."""
-    rng, arms = stream(n, statistic, name), asymmetric.NULLS[name]
-    found = [asymmetric.STATISTICS[statistic](rng, arms, n) for _ in range(draws)]
-    return CalibrationRow(statistic, name, n, *_rates(found, []), draws)
+# --------------------------------------------------------------------------------------------------------------
+# Scores of a shaped setting and of the baseline, with equal means.
 
 
-Rates = tuple[float, float, float | None]
+def _both(draw: Draw) -> Arms:
+    return lambda rng, shape: (draw(rng, shape), draw(rng, shape))
 
 
-def _mean(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    draw, truth, _, spread = DISTRIBUTIONS[name]
-    return _pairs(draw(rng, (draws, n)) - truth, spread, effect)
+def _noise(rng: np.random.Generator, shape: Shape) -> Array:
+    return rng.normal(scale=NOISE, size=shape)
 
 
-def _paired(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    draw, _, _, spread = DISTRIBUTIONS[name]
-    return _pairs(draw(rng, (draws, n)) - draw(rng, (draws, n)), spread, effect)
+def _failing(rng: np.random.Generator, shape: Shape) -> Array:
+    """Draw scores of which one in ten is the random policy's, and the others higher, so that the mean is `TYPICAL`."""
+    typical = TYPICAL / (1 - RARE)
+    return np.where(rng.random(shape) < RARE, 0.0, typical) + _noise(rng, shape)
 
 
-def _pairs(differences: Array, spread: float, effect: bool) -> Rates:
-    """Judge differences, (draws, seeds), whose true mean is 0."""
-    found = [paired_difference(each, 0 * each) for each in differences]
-    helped = [paired_difference(each + spread, 0 * each) for each in differences[::2]] if effect else []
-    return _rates(found, helped)
+def _bimodal(rng: np.random.Generator, shape: Shape) -> Array:
+    return np.where(rng.random(shape) < 0.3, TYPICAL - 0.35, TYPICAL + 0.15) + _noise(rng, shape)
 
 
-def _rates(found: Sequence[Comparison], helped: Sequence[Comparison]) -> Rates:
-    covered = np.mean([each.low <= 0 <= each.high for each in found])
-    false, power = (np.mean([each.verdict == "holds" for each in some]) if some else None for some in (found, helped))
-    return float(covered), float(false or 0.0), None if power is None else float(power)
+NULLS: Mapping[str, Arms] = {
+    "normal": _both(_noise),
+    "lognormal": _both(lambda rng, shape: rng.lognormal(size=shape)),
+    "bimodal": _both(_bimodal),
+    "10% failures, shaped only": lambda rng, shape: (_failing(rng, shape), TYPICAL + _noise(rng, shape)),
+    "10% failures in both": _both(_failing),
+    "three times the spread": lambda rng, shape: (TYPICAL + 3 * _noise(rng, shape), TYPICAL + _noise(rng, shape)),
+    "bimodal, equal means": lambda rng, shape: (_bimodal(rng, shape), TYPICAL + _noise(rng, shape)),
+}
 
 
-def _iqm(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    draw, _, truth, _ = DISTRIBUTIONS[name]
-    found = iqm_interval(draw(rng, (draws, n, 1)), seed=0, draws=IQM_DRAWS)
-    covered = (found.low <= truth) & (truth <= found.high)
-    return float(covered.mean()), float((found.low > truth).mean()) if n >= FEWEST_SEEDS else 0.0, None
+# --------------------------------------------------------------------------------------------------------------
+# Statistics.
 
 
-def _best_of(rng: np.random.Generator, name: str, n: int, draws: int, effect: bool) -> Rates:
-    """Judge the best of gains that rise to one standard deviation and fall again, or of none."""
-    draw, _, _, spread = DISTRIBUTIONS[name]
-    shape = spread * np.array([0.4, 0.8, 1.0, 0.8, 0.4, 0.0])[:, None]
-    every = draw(rng, (draws, 1 + CANDIDATES, n))
-    found = [best_of(scores[1:], scores[0]).gain for scores in every]
-    helped = [best_of(scores[1:] + shape, scores[0]).gain for scores in every[::2]] if effect else []
-    return _rates(found, helped)
+def paired(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """Judge one eta on one task."""
+    return paired_difference(*arms(rng, (n,)))
 
 
-STATISTICS: dict[str, Callable[[np.random.Generator, str, int, int, bool], Rates]] = {
-    "mean": _mean,
-    "iqm": _iqm,
-    "paired difference": _paired,
-    "best of 6": _best_of,
+def best(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """Judge the best of four etas on one task."""
+    shaped, baseline = arms(rng, (ETAS, n))
+    return best_of(shaped, baseline[0]).gain
+
+
+def recommended(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """Ask `bsrs recommend` about a sweep over four etas: its gain holds where it says "use"."""
+    shaped, baseline = arms(rng, (ETAS, n))
+    (found,) = recommend(sweep([baseline[0], *shaped]))
+    assert found.gain is not None
+    assert found.helps == (found.gain.verdict == "holds")
+    assert not found.helps or "failed (at most" in found.answer  # the clause that no "use" goes without
+    return found.gain
+
+
+def sweep(scores: Sequence[Array]) -> list[Series]:
+    """Make up the series of eta = 0, 1, ... on CartPole with these final scores: (seeds,) each."""
+    reference = reference_of(ENV)
+    assert reference is not None
+    task, found = Task(Path("sweep"), "dqn", ENV), []
+    for eta, of_eta in enumerate(scores):
+        settings = [RunSettings.of(DQNConfig(env=ENV, eta=float(eta), seed=seed)) for seed in range(len(of_eta))]
+        runs = tuple(RunRecord(Path(f"{eta}-{s.seed}"), s, "finished", "", None, ()) for s in settings)
+        curves = np.repeat(reference.random + reference.span * of_eta[:, None], 2, axis=1)
+        found.append(Series(runs, task, "", np.array([500, 1000]), curves))
+    return found
+
+
+def pooled_over_seeds(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """Judge the best of four etas on six tasks together, for new seeds."""
+    return pooled(_differences(rng, arms, n)).over_seeds.gain
+
+
+def pooled_over_tasks(rng: np.random.Generator, arms: Arms, n: int) -> Comparison:
+    """Judge the same for new tasks."""
+    found = pooled(_differences(rng, arms, n)).over_tasks
+    assert found is not None
+    return found.gain
+
+
+def _differences(rng: np.random.Generator, arms: Arms, n: int) -> Array:
+    shaped, baseline = arms(rng, (ETAS, n, TASKS))
+    return np.asarray(shaped - baseline[:1])
+
+
+STATISTICS: Mapping[str, Callable[[np.random.Generator, Arms, int], Comparison]] = {
+    "paired difference": paired,
+    "best of 4": best,
+    "recommend": recommended,
+    "6 tasks pooled, over seeds": pooled_over_seeds,
+    "6 tasks pooled, over tasks": pooled_over_tasks,
 }

@@ -8,54 +8,25 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import bsrs
 from bsrs.agents.agent import Batch
 from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.off_policy import OffPolicyAgent, clip_grad_norm_per_member
 from bsrs.agents.targets import discount_of, q_of_action, state_value
 from bsrs.agents.td3 import TD3Agent
-from bsrs.config.agents import DQNConfig, TD3Config
-from bsrs.config.training import OffPolicyConfig, check_default, check_range
-from bsrs.errors import BadInput
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Weighted(OffPolicyConfig):
-    comparator_alpha: float = 0.9
-    """Weight of the action gap: as published; eta/(1+eta) matches shaping."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, 0.0, "comparator_alpha", high=1.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Unshaped(OffPolicyConfig):
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_default(self, "eta", "double", "temperature")
-
+from bsrs.config.agents import DQNConfig
+from experiments.variant_configs import DQNVariantConfig, TD3VariantConfig
 
 # ---- advantage learning
 
 
-@dataclass(frozen=True, kw_only=True)
-class DQNAdvantageConfig(DQNConfig, _Weighted):
-    """Advantage learning."""
-
-    algorithm: ClassVar[str] = "dqn-advantage"
-
-
-@bsrs.register(DQNAdvantageConfig, like="dqn")
 class DQNAdvantage(DQNAgent):
-    config: DQNAdvantageConfig
+    config: DQNVariantConfig
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -64,16 +35,8 @@ class DQNAdvantage(DQNAgent):
         return target + self.config.comparator_alpha * (q_of_action(q, batch.action) - state_value(q)), shaping
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3AdvantageConfig(TD3Config, _Weighted):
-    """Advantage learning, with V(s) at the target actor's action."""
-
-    algorithm: ClassVar[str] = "td3-advantage"
-
-
-@bsrs.register(TD3AdvantageConfig, like="td3")
 class TD3Advantage(TD3Agent):
-    config: TD3AdvantageConfig
+    config: TD3VariantConfig
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -86,14 +49,6 @@ class TD3Advantage(TD3Agent):
 # ---- persistent advantage learning: the larger of that target and of the value of repeating the action
 
 
-@dataclass(frozen=True, kw_only=True)
-class DQNPersistentConfig(DQNAdvantageConfig, _Unshaped):
-    """Persistent advantage learning."""
-
-    algorithm: ClassVar[str] = "dqn-persistent"
-
-
-@bsrs.register(DQNPersistentConfig, like="dqn")
 class DQNPersistent(DQNAdvantage):
     @torch.no_grad()
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -102,14 +57,6 @@ class DQNPersistent(DQNAdvantage):
         return torch.maximum(target, self.plain_target(batch, repeated)), shaping
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3PersistentConfig(TD3AdvantageConfig, _Unshaped):
-    """Persistent advantage learning."""
-
-    algorithm: ClassVar[str] = "td3-persistent"
-
-
-@bsrs.register(TD3PersistentConfig, like="td3")
 class TD3Persistent(TD3Advantage):
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -121,16 +68,8 @@ class TD3Persistent(TD3Advantage):
 # ---- Munchausen
 
 
-@dataclass(frozen=True, kw_only=True)
-class DQNMunchausenConfig(DQNConfig, _Unshaped, _Weighted):
-    """Munchausen DQN: the scaled log-policy on the reward, and the soft value."""
-
-    algorithm: ClassVar[str] = "dqn-munchausen"
-
-
-@bsrs.register(DQNMunchausenConfig, like="dqn")
 class DQNMunchausen(DQNAgent):
-    config: DQNMunchausenConfig
+    config: DQNVariantConfig
     softness = 0.03
     lowest = -1.0
     """Of the log-policy, as published."""
@@ -147,14 +86,6 @@ class DQNMunchausen(DQNAgent):
 # ---- MINTO
 
 
-@dataclass(frozen=True, kw_only=True)
-class DQNMintoConfig(DQNConfig, _Unshaped):
-    """MINTO: the least of the online and the target network in the bootstrap."""
-
-    algorithm: ClassVar[str] = "dqn-minto"
-
-
-@bsrs.register(DQNMintoConfig, like="dqn")
 class DQNMinto(DQNAgent):
     @torch.no_grad()
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -163,14 +94,6 @@ class DQNMinto(DQNAgent):
         return self.plain_target(batch, bootstrap), torch.zeros_like(bootstrap)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3MintoConfig(TD3Config, _Unshaped):
-    """MINTO: the least of the online and the target critics in the bootstrap."""
-
-    algorithm: ClassVar[str] = "td3-minto"
-
-
-@bsrs.register(TD3MintoConfig, like="td3")
 class TD3Minto(TD3Agent):
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -210,44 +133,16 @@ class CentredRewards(OffPolicyAgent[Any]):
         discount = discount_of(batch.terminated, gamma, batch.steps)
         centred = batch._replace(reward=batch.reward - average * (1 - discount) / (1 - gamma))
         target, shaping = super().td_target(centred, q, step)  # type: ignore[misc]
-        for member, error in zip(self.means, target - self.taken(q, batch), strict=True):  # (..., B)
+        taken = q_of_action(q, batch.action) if isinstance(self, DQNAgent) else q  # TD3's critics are given the action
+        for member, error in zip(self.means, target - taken, strict=True):  # (..., B)
             member.mean.add_(CENTERING_RATE * error.mean())  # type: ignore[operator]
         return target, shaping
 
-    def taken(self, q: Tensor, batch: Batch) -> Tensor:
-        """Return Q of the batch's actions from what `td_target` is given: of TD3 it is that already."""
-        return q
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Centering(OffPolicyConfig):
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.gamma >= 1:
-            raise BadInput(f"gamma is {self.gamma}; {self.algorithm} needs gamma below 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DQNCenteringConfig(DQNConfig, _Centering):
-    """Reward centering: rewards without their mean."""
-
-    algorithm: ClassVar[str] = "dqn-centering"
-
-
-@bsrs.register(DQNCenteringConfig, like="dqn")
 class DQNCentering(CentredRewards, DQNAgent):
-    def taken(self, q: Tensor, batch: Batch) -> Tensor:
-        return q_of_action(q, batch.action)
+    """DQN with centred rewards."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3CenteringConfig(TD3Config, _Centering):
-    """Reward centering: rewards without their mean."""
-
-    algorithm: ClassVar[str] = "td3-centering"
-
-
-@bsrs.register(TD3CenteringConfig, like="td3")
 class TD3Centering(CentredRewards, TD3Agent):
     """TD3 with centred rewards."""
 
@@ -290,18 +185,6 @@ class PopArt(nn.Module):
         last.bias.mul_(spread).add_(mean - self.mean).div_(self.spread)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DQNPopArtConfig(DQNConfig):
-    """PopArt: a network that learns normalised targets."""
-
-    algorithm: ClassVar[str] = "dqn-popart"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_default(self, "network")
-
-
-@bsrs.register(DQNPopArtConfig, like="dqn")
 class DQNPopArt(DQNAgent):
     def build(self, configs: Sequence[DQNConfig]) -> None:
         super().build(configs)
@@ -324,3 +207,19 @@ class DQNPopArt(DQNAgent):
         self.optimizer.step()
         value = q_all.detach().amax(dim=-1)
         self.records.add(value, loss, (value - q.detach()).mean(dim=-1), shaping.mean(dim=-1))
+
+
+DQN: dict[str, type[DQNAgent]] = {
+    "advantage": DQNAdvantage,
+    "persistent": DQNPersistent,
+    "munchausen": DQNMunchausen,
+    "minto": DQNMinto,
+    "centering": DQNCentering,
+    "popart": DQNPopArt,
+}
+TD3: dict[str, type[TD3Agent]] = {
+    "advantage": TD3Advantage,
+    "persistent": TD3Persistent,
+    "minto": TD3Minto,
+    "centering": TD3Centering,
+}

@@ -18,13 +18,15 @@ from bsrs.errors import BadInput
 from bsrs.figures.style import eta_colours, new_figure, project_style
 from bsrs.stats import Verdict
 from bsrs.stats.records import RunRecord, Series, series_of
+from bsrs.stats.summary import gain
 from experiments import records as store
-from experiments.anatomy import by_cell
-from experiments.claims import Claim, area, corrected, failures_text, final, gain, judged
-from experiments.continuous import draw_variants, judge_pendulum, judge_potentials
+from experiments.anatomy import anatomy_table, by_cell
+from experiments.auto_eta import auto_table
+from experiments.claims import Claim, Scope, area, corrected, failures_text, final, judged
+from experiments.continuous import judge_pendulum, judge_potentials
 from experiments.experiments import EXPERIMENTS
-from experiments.readme_figure import draw_readme
-from experiments.records import EXPERIMENT_RUNS, OWN_PAGES, records, runs_in, runs_of, shown_eta
+from experiments.figures import draw_readme, draw_variants
+from experiments.records import EXPERIMENT_RUNS, records, runs_in, runs_of, shown_eta
 from experiments.tables import (
     calibration_table,
     claims_table,
@@ -120,12 +122,7 @@ def claims_of(name: str) -> list[Claim]:
         return replay_claims()
     if name == "pendulum-target":
         return [pendulum_target()]
-    return EXPERIMENTS[name].claims(_runs(name))
-
-
-def _runs(name: str) -> list[Series]:
-    """Return the runs of an experiment that results/ holds."""
-    return records(name) if name in OWN_PAGES else runs_of(name) if name in EXPERIMENT_RUNS else []
+    return EXPERIMENTS[name].claims(runs_of(name))
 
 
 @cache
@@ -136,8 +133,7 @@ def theory() -> list[Claim]:
 
 def replay_claims() -> list[Claim]:
     """Judge Pendulum with the potential of the authors' code: the paper's claims, and whether the text's is better."""
-    as_run = replace(EXPERIMENTS["pendulum"], preset="paper-pendulum-as-run")
-    replay, scope = records("pendulum-replay"), as_run.scope(["Pendulum-v1"])
+    replay, scope = records("pendulum-replay"), EXPERIMENTS["pendulum"].scope()
     of_paper = [claim for claim in judge_pendulum(replay, scope) if claim.p is not None]
     return corrected([*of_paper, *judge_potentials(both_potentials(), scope)])
 
@@ -151,7 +147,7 @@ def pendulum_target() -> Claim:
     denied = replace(effect, verdict=opposite.get(effect.verdict, "inconclusive"))
     text = "With the target network there is no positive difference from eta = 0 (TD3 on Pendulum)"
     shown, failures = f"{effect.mean:+.3g} over training at eta = 2", failures_text([own["target"]], [own["baseline"]])
-    return judged(text, denied, shown, too_small="", command="", end=end, failures=failures)
+    return judged(text, denied, shown, Scope({}, ""), end=end, failures=failures)
 
 
 def both_potentials() -> list[Series]:
@@ -179,7 +175,7 @@ def scoreboard() -> list[str]:
 TABLES: dict[str, Callable[[str], Iterable[str]]] = {
     "study": lambda folder: study_table(records(folder)),
     "claims": lambda name: claims_table(claims_of(name)),
-    "cells": lambda name: (EXPERIMENTS[name].table or study_table)(_runs(name)),
+    "cells": lambda name: {"anatomy": anatomy_table, "auto-eta": auto_table}[name](runs_of(name)),
     "pooled": lambda _: pooled_table(),
     "plain": lambda _: plain_table(),
     "tuning": lambda _: tuning_table(),
@@ -194,9 +190,9 @@ TABLES: dict[str, Callable[[str], Iterable[str]]] = {
 
 def draw() -> None:
     """Draw every figure next to its page."""
-    for name in (*EXPERIMENT_RUNS, *OWN_PAGES):
+    for name in EXPERIMENT_RUNS:
         if name != "atari":  # one seed of a hundredth of the length: a table says all there is
-            found = records(name) if name in (*OWN_PAGES, "zoo") else runs_of(name)
+            found = records(name) if name == "zoo" else runs_of(name)  # without the zoo's control
             save(FIGURE_FOLDERS.get(name, name), EXPERIMENTS[name].draw(found))
     save("pendulum-replay", draw_variants("pendulum-replay", both_potentials()))
     for folder in ("acrobot", "acrobot-short"):

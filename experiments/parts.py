@@ -1,21 +1,16 @@
 """DQN and TD3 with some of the parts that BSRS consists of. docs/why-it-works.md has the algebra."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-import bsrs
 from bsrs.agents.agent import Batch
 from bsrs.agents.dqn import DQNAgent
 from bsrs.agents.off_policy import OffPolicyAgent
 from bsrs.agents.targets import discount_of, q_of_action, state_value
 from bsrs.agents.td3 import TD3Agent
-from bsrs.config.agents import DQNConfig, TD3Config
-from bsrs.config.training import OffPolicyConfig, check_default
-
-Parts = Literal["c", "a", "b", "ca", "cb", "ab", "cab"]
+from experiments.variant_configs import DQNVariantConfig, TD3VariantConfig
 
 
 def parts_target(
@@ -70,26 +65,8 @@ def target_by_parts(
     return parts_target(q=q, **given)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PartsConfig(OffPolicyConfig):
-    parts: Parts = "cab"
-    """c scales the reward by 1/(1+eta), a is advantage learning, b mixes the online network into the bootstrap."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DQNPartsConfig(DQNConfig, _PartsConfig):
-    """DQN with some of the parts of BSRS."""
-
-    algorithm: ClassVar[str] = "dqn-parts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_default(self, "double", "temperature", "potential_network")
-
-
-@bsrs.register(DQNPartsConfig, like="dqn")
 class DQNParts(DQNAgent):
-    config: DQNPartsConfig
+    config: DQNVariantConfig
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q_all: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -100,20 +77,8 @@ class DQNParts(DQNAgent):
         return target, target - self.plain_target(batch, bootstrap)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TD3PartsConfig(TD3Config, _PartsConfig):
-    """TD3 with some of the parts of BSRS."""
-
-    algorithm: ClassVar[str] = "td3-parts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_default(self, "potential", "potential_network")
-
-
-@bsrs.register(TD3PartsConfig, like="td3")
 class TD3Parts(TD3Agent):
-    config: TD3PartsConfig
+    config: TD3VariantConfig
 
     @torch.no_grad()
     def td_target(self, batch: Batch, q: Tensor, step: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """The runs that results/ holds: where they are, and as series of statistics. Nothing is trained."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,22 @@ from bsrs.stats.records import RunRecord, Series, read_runs, series_of
 from experiments.variants import with_options
 
 RESULTS = Path("results")
-OWN_PAGES = ("anatomy",)
 FASTER_TARGET = "zoo-faster-target"  # the control of the zoo's study
-# Where the runs of the experiments are, its figure in the first folder, and which of them belong; the other experiments
-# need a cluster.
-EXPERIMENT_RUNS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
-    "atari": (("atari",), lambda config: True),
-    "auto-eta": (("auto", "minatar"), lambda config: True),
-    "minatar": (("minatar",), lambda config: True),
-    "pendulum": (("pendulum",), lambda config: True),
-    "rescaling": (("cartpole",), lambda config: config.potential_network == "online"),
-    "target-ablation": (
-        ("cartpole", "acrobot-full", "lunar-lander", "breakout"),
-        lambda config: config.control == "none",
-    ),
-    "zoo": (("zoo", FASTER_TARGET), lambda config: True),
+# Where the runs of the experiments are, its figure in the first folder; the other experiments need a cluster.
+EXPERIMENT_RUNS: dict[str, tuple[str, ...]] = {
+    "anatomy": ("anatomy",),
+    "atari": ("atari",),
+    "auto-eta": ("auto", "minatar"),
+    "minatar": ("minatar",),
+    "pendulum": ("pendulum",),
+    "rescaling": ("cartpole",),
+    "target-ablation": ("cartpole", "acrobot-full", "lunar-lander", "breakout"),
+    "zoo": ("zoo", FASTER_TARGET),
+}
+# Which of the runs belong, where some do not.
+BELONGS: dict[str, Callable[[Any], bool]] = {
+    "rescaling": lambda config: config.potential_network == "online",
+    "target-ablation": lambda config: config.control == "none",
 }
 # Folders some of whose runs lie in another, which ones, and the field in which the runs of both differ: without shaping
 # an agent is the same whatever the potential, and the study of MinAtar has seeds of Breakout's ablation.
@@ -63,8 +64,19 @@ def runs_in(folder: str) -> list[RunRecord]:
 
 
 def runs_of(experiment: str) -> list[Series]:
-    own, belongs = EXPERIMENT_RUNS[experiment]
-    return [each for folder in own for each in records(folder, belongs)]
+    """Return the runs of an experiment that results/ holds."""
+    belongs = BELONGS.get(experiment, lambda config: True)
+    return [each for folder in EXPERIMENT_RUNS.get(experiment, ()) for each in records(folder, belongs)]
+
+
+def by_eta(series: Sequence[Series]) -> dict[float | str, Series]:
+    """Find the series with the paper's potential and no control, by eta."""
+    default = {"potential_network": "online", "control": "none"}
+    return {
+        each.eta: each
+        for each in series
+        if all(getattr(each.config, name, value) == value for name, value in default.items())
+    }
 
 
 def shown_eta(series: Series) -> str:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from bsrs.stats import Comparison, area_under_curve, bootstrap, final_score, mean, paired_difference
+from bsrs.figures.style import eta_label
+from bsrs.stats import area_under_curve, bootstrap, final_score, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.recommend import recommend
 from bsrs.stats.records import Series, Task
 from bsrs.stats.references import minatar_game
 from bsrs.stats.resampling import three_digits
-from bsrs.stats.summary import Row, baseline_of, failures_of, summary, task_reference
+from bsrs.stats.summary import SEED, Row, failures_of, gain, summary, task_reference
 from experiments import records as store
-from experiments.claims import COLUMNS, SEED, Claim, area, final, gain, tuned
-from experiments.continuous import shared_etas
-from experiments.pooling import against_zero, gains_of
-from experiments.records import folders, records, shown_eta
+from experiments.claims import COLUMNS, Claim, area, final, tuned
+from experiments.pooling import against_zero, gains_of, shared_etas
+from experiments.records import by_eta, folders, records, shown_eta
 
 # Runs with settings that nobody tuned for the env, and the same algorithm as the zoo tuned it.
 UNTUNED = {"cartpole": "zoo/cartpole", "acrobot-full": "zoo/acrobot", "lunar-lander": "zoo/lunarlander"}
@@ -114,30 +114,25 @@ def agent(task: Task, variant: str) -> str:
 # Tuned agents.
 
 
-def tuned_rows(eta: float | str) -> dict[str, tuple[Row, Row]]:
-    """Find the zoo's agents at one eta: folder -> the rows of eta = 0 and of that eta."""
-    found = {}
-    for folder in ZOO_NAMES:
-        rows = {row.series.eta: row for row in summary(records(f"zoo/{folder}")) if row.series.config.control == "none"}
-        if eta in rows:
-            found[folder] = rows[0.0], rows[eta]
-    return found
-
-
 def readme_table() -> list[str]:
     """Tabulate the six tuned agents at eta = 1, over training and at the end, with failures."""
-    autos = {folder: auto for folder, (_, auto) in tuned_rows("auto").items()}
-    name = shown_eta(next(iter(autos.values())).series)
     rows = []
-    for folder, (plain, shaped) in tuned_rows(1.0).items():
-        failed = " → ".join(f"{each.failures.failed} of {each.failures.runs}" for each in (plain, shaped))
-        end = change(plain.series, shaped.series)
-        rows.append((ZOO_NAMES[folder], shaped.gain, end, failed, autos[folder].gain))
+    for folder, name in ZOO_NAMES.items():
+        own = by_eta(records(f"zoo/{folder}"))
+        plain, shaped, auto = (own[eta] for eta in (0.0, 1.0, "auto"))
+        end, failed = change(plain, shaped), failed_runs(plain, shaped, " of ")
+        rows.append((name, gain(shaped, plain, area), end, failed, gain(auto, plain, area)))
     return markdown(
         "tuned agent | gain over training, eta = 1 | final score, without → with | failed, without → with"
-        f" | gain over training, {name}",
+        f" | gain over training, {shown_eta(auto)}",
         rows,
     )
+
+
+def failed_runs(plain: Series, shaped: Series, of: str) -> str:
+    """Count the failed runs of both."""
+    counts = [failures_of(each, task_reference(plain.task, [plain, shaped])) for each in (plain, shaped)]
+    return " → ".join(f"{each.failed}{of}{each.runs}" for each in counts)
 
 
 def change(plain: Series, shaped: Series) -> str:
@@ -172,7 +167,7 @@ def plain_table() -> list[str]:
     """Tabulate baselines with the zoo's settings: its own score, ours, and Stable-Baselines3's where it was trained."""
     rows = []
     for folder, published in ZOO_PUBLISHED.items():
-        ours = tuned_rows(1.0)[folder][0].series
+        ours = by_eta(records(f"zoo/{folder}"))[0.0]
         agents = {"bsrs": (ours.steps, ours.curves)}
         paths = sorted((store.RESULTS / "sb3" / "plain").glob(f"zoo-{folder}-seed*"))
         if theirs := [json.loads(path.read_text()) for path in paths]:
@@ -188,23 +183,17 @@ def tuning_table() -> list[str]:
     """Tabulate untuned shaped agents next to tuned baselines, over as many steps as both have."""
     rows = []
     for folder, zoo in UNTUNED.items():
-        own = [each for each in records(folder) if each.eta == 0.0 or is_default(each)]
-        plain = next(each for each in records(zoo) if each.eta == 0.0)
-        steps = min(plain.config.steps, own[0].config.steps)
-        found = tuned(own, partial(area_until, steps=steps))
+        own, plain = by_eta(records(folder)), by_eta(records(zoo))[0.0]
+        steps = min(plain.config.steps, own[0.0].config.steps)
+        found = tuned(list(own.values()), partial(area_until, steps=steps))
         assert found is not None
         reference = area_until(plain, steps)
         effect = paired_difference(found.held_out, reference, seed=SEED)
         cells = [with_interval(scores) for scores in (reference, found.baseline, found.held_out)]
-        cells[-1] += f" at eta = {found.chosen}"
+        cells[-1] += f" at eta = {', '.join(eta_label(each.eta) for each in found.chosen)}"
         rows.append((plain.env, f"{steps:,}", *cells, effect, effect.p_text))
     columns = "env | steps | tuned, baseline | untuned, baseline | untuned, shaped | shaped against tuned | p"
     return markdown(columns, rows)
-
-
-def is_default(series: Series) -> bool:
-    """Return whether the runs have the paper's potential and no control."""
-    return bool(series.config.potential_network == "online" and series.config.control == "none")
 
 
 def area_until(series: Series, steps: int) -> Array:
@@ -275,26 +264,17 @@ def write_csv(path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(CSV_COLUMNS)
         for folder in folders():
-            writer.writerows([_csv_cell(cell) for cell in _csv_row(folder, row)] for row in summary(records(folder)))
+            writer.writerows((folder, *_csv_row(row)) for row in summary(records(folder)))
 
 
-def _csv_row(folder: str, row: Row) -> list[object]:
+def _csv_row(row: Row) -> list[object]:
     own = row.series
-    cells: list[object] = [
-        folder, own.config.algorithm, own.env, potential(own.variant), shown_eta(own),
-        len(own.seeds), own.config.steps,
-    ]  # fmt: skip
-    for interval in (row.area, row.final):
-        cells += [float(interval.estimate), float(interval.low), float(interval.high)]
+    about = own.config.algorithm, own.env, potential(own.variant), shown_eta(own), len(own.seeds), own.config.steps
+    numbers = [float(end) for each in (row.area, row.final) for end in (each.estimate, each.low, each.high)]
     for effect in (row.gain, row.final_gain):
-        cells += [effect.mean, effect.low, effect.high, effect.p] if effect else [""] * 4
-    return [*cells, row.failures.failed, own.diverged, row.failures.bound]
-
-
-def _csv_cell(cell: object) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.5g}" if np.isfinite(cell) else ""
-    return str(cell)
+        numbers += [effect.mean, effect.low, effect.high, effect.p] if effect else [np.nan] * 4
+    cells = [f"{number:.5g}" if np.isfinite(number) else "" for number in numbers]
+    return [*about, *cells, row.failures.failed, own.diverged, f"{row.failures.bound:.5g}"]
 
 
 def task_rows() -> list[str]:
@@ -305,36 +285,15 @@ def task_rows() -> list[str]:
         ("DQN on Acrobot", "acrobot-full", "target-network"),
         ("DQN on LunarLander", "lunar-lander", "target-network"),
     ]
-    found = [(name, defaults(records(folder)), page) for name, folder, page in tasks]
+    found = [(name, by_eta(records(folder)), page) for name, folder, page in tasks]
     minatar = records("minatar")
     for env in dict.fromkeys(each.env for each in minatar):
-        name = f"DQN on MinAtar's {minatar_game(env)}"
-        found.append((name, [each for each in minatar if each.env == env], "minatar"))
+        own = by_eta([each for each in minatar if each.env == env])
+        found.append((f"DQN on MinAtar's {minatar_game(env)}", own, "minatar"))
     rows = []
     for name, own, page in found:
-        plain, shaped = (next(each for each in own if each.eta == eta) for eta in (0.0, 1.0))
-        counts = [failures_of(each, task_reference(plain.task, own)) for each in (plain, shaped)]
-        failed = " → ".join(f"{each.failed}/{each.runs}" for each in counts)
-        gained, end = gain(shaped, plain, area), change(plain, shaped)
+        plain, shaped = own[0.0], own[1.0]
+        gained, end, failed = gain(shaped, plain, area), change(plain, shaped), failed_runs(plain, shaped, "/")
         rows.append((name, 1, gained, end, failed, f"[{page}]({page}/README.md)"))
     columns = "agent | eta | gain over training | final score, without → with | failed, without → with | page"
     return markdown(columns, rows)
-
-
-def defaults(series: Sequence[Series]) -> list[Series]:
-    """Leave out the other potentials and the controls."""
-    return [
-        each for each in series
-        if getattr(each.config, "potential_network", "online") == "online" and each.config.control == "none"
-    ]  # fmt: skip
-
-
-def effect_of(folder: str, eta: float, value: str = "training") -> Comparison:
-    """Look up the gain of one eta in a folder: what prose quotes is tested against it."""
-    own = defaults(records(folder))
-    shaped = next(each for each in own if each.eta == eta)
-    baseline = baseline_of(shaped, own)
-    assert baseline is not None
-    found = gain(shaped, baseline, area if value == "training" else final)
-    assert found is not None
-    return found

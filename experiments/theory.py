@@ -7,12 +7,12 @@ import numpy as np
 
 from bsrs.rng import stream
 from bsrs.shaping import Shaping
-from bsrs.stats import Verdict, bootstrap, mean
+from bsrs.stats import Interval, Verdict, bootstrap, mean
 from bsrs.tabular import MDP, shaped_bellman, solve, state_value
 from bsrs.tabular.grids import named_mdp
 from bsrs.tabular.learning import Transition, action_target, learn_value
 from bsrs.tabular.theory import contraction_factor, count_steps, fixed_point, proven_range
-from experiments.claims import Claim, between
+from experiments.claims import Claim
 
 TABLES = {"smoke": 10, "laptop": 50, "paper": 50}
 """Random tables, by scale."""
@@ -152,3 +152,10 @@ def _fewer_steps() -> list[Claim]:
 
 def _holds(yes: bool) -> Verdict:
     return "holds" if yes else "does not hold"
+
+
+def between(effect: Interval, low: float, high: float) -> Verdict:
+    """Judge whether the quantity is in [low, high]: yes, if all of its interval is; no, if none of it is."""
+    if low <= effect.low and effect.high <= high:
+        return "holds"
+    return "does not hold" if effect.high < low or effect.low > high else "inconclusive"

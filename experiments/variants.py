@@ -1,30 +1,85 @@
-"""Variants of DQN and TD3 that single studies need: each is an agent of its own that overrides one method.
+"""Variants of DQN and TD3 that single studies need: agents of their own, each of which overrides one method.
 
 Importing this module registers them; `bsrs --plugin experiments.variants` does so for the command line.
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
-import experiments.comparators
-import experiments.controls
-import experiments.parts  # noqa: F401  all three register what they define
+import bsrs
+from bsrs.agents.agent import Batch, Transition
+from bsrs.agents.dqn import DQNAgent
+from bsrs.agents.off_policy import OffPolicyAgent, polyak_update
+from bsrs.agents.td3 import TD3Agent
+from bsrs.config.agents import DQNConfig, TD3Config
 from bsrs.config.settings import RunSettings
 from bsrs.store.read import RunRecord
+from experiments import comparators
+from experiments.parts import DQNParts, TD3Parts
+from experiments.variant_configs import DQNTargetConfig, DQNVariantConfig, TD3VariantConfig
 
 PLUGIN = "experiments.variants"
-_NO_COMPARATOR = ("parts", "control", "target")
+
+
+class _ScaledReward(OffPolicyAgent[Any]):
+    def __init__(self, reward_scale: float, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.reward_scale = reward_scale
+
+    def observe(self, transition: Transition) -> None:
+        super().observe(transition._replace(reward=transition.reward * self.reward_scale))
+
+
+class DQNScaledReward(_ScaledReward, DQNAgent):
+    """DQN that sees its rewards scaled."""
+
+
+class TD3ScaledReward(_ScaledReward, TD3Agent):
+    """TD3 that sees its rewards scaled."""
+
+
+@bsrs.register(DQNVariantConfig, like="dqn", member_fields=("seed",))
+def dqn_variant(configs: Sequence[DQNVariantConfig], *arguments: Any, **options: Any) -> DQNAgent:
+    """Make the agent. A control that only has other numbers is DQN itself, and so has its kernel."""
+    config = configs[0]
+    if config.control == "none":
+        return comparators.DQN.get(config.comparator, DQNParts)(configs, *arguments, **options)
+    plain = [each.without_shaping(DQNConfig) for each in configs]
+    if config.reward_scale == 1:
+        return DQNAgent(plain, *arguments, **options)
+    return DQNScaledReward(config.reward_scale, plain, *arguments, **options)
+
+
+@bsrs.register(TD3VariantConfig, like="td3", member_fields=("seed",))
+def td3_variant(configs: Sequence[TD3VariantConfig], *arguments: Any, **options: Any) -> TD3Agent:
+    """Make the agent. A control that only has other numbers is TD3 itself, and so has its kernel."""
+    config = configs[0]
+    if config.control == "none":
+        return comparators.TD3.get(config.comparator, TD3Parts)(configs, *arguments, **options)
+    plain = [each.without_shaping(TD3Config) for each in configs]
+    if config.reward_scale == 1:
+        return TD3Agent(plain, *arguments, **options)
+    return TD3ScaledReward(config.reward_scale, plain, *arguments, **options)
+
+
+@bsrs.register(DQNTargetConfig, like="dqn")
+class DQNTarget(DQNAgent):
+    config: DQNTargetConfig
+
+    def train_on(self, batch: Batch, step: int) -> None:
+        super().train_on(batch, step)
+        if self.updates % self.config.target_every == 0:
+            polyak_update(self.online, self.target, tau=1.0)
 
 
 def as_options(settings: RunSettings) -> RunSettings:
-    """Return a variant's settings as version 0.1 wrote them: options `parts`, `control` or `comparator` of DQN or TD3.
+    """Return a variant's settings as version 0.1 wrote them: options of DQN or TD3.
 
     Then its runs are of the same task as the baseline, and stored runs need no translation.
     """
     algorithm, _, variant = settings.algorithm.partition("-")
-    if algorithm not in ("dqn", "td3") or not variant:
-        return settings
-    more = {} if variant in _NO_COMPARATOR else {"comparator": variant}
-    return dataclasses.replace(settings, algorithm=algorithm, fields={**settings.fields, **more})
+    return dataclasses.replace(settings, algorithm=algorithm) if variant in ("variant", "target") else settings
 
 
 def with_options(run: RunRecord) -> RunRecord:

@@ -18,6 +18,7 @@ from bsrs.errors import BadInput
 from bsrs.stats import holm
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import read_runs, series_of
+from experiments.tables import markdown
 
 COLUMNS = ("version", "algorithm", "env", "eta", "seed", "steps", "outcome", "over training", "at the end")
 DRAWS = 99_999
@@ -52,26 +53,25 @@ def read_scores(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def compare(rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a row for each task, eta and score: means, Welch's interval, permutation test, Holm's correction."""
+def compare(rows: Iterable[Row]) -> list[str]:
+    """Write a row for each task, eta and score: means, Welch's interval, permutation test, Holm's correction."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["algorithm"], row["env"], row["eta"]), []).append(row)
-    lines, p_values = [], []
+    table, p_values = [], []
     for (algorithm, env, eta), found in sorted(groups.items()):
         for measure in COLUMNS[-2:]:
             old, new = (np.array([float(r[measure]) for r in found if r["version"] == v]) for v in ("old", "new"))
             if min(len(old), len(new)) < 2:
                 raise BadInput(f"{algorithm} on {env} at eta = {eta} has fewer than two runs of a version")
             low, high, p = difference(old, new)
-            means = " | ".join(f"{group.mean():.0f} ({group.std(ddof=1):.0f})" for group in (old, new))
+            means = [f"{group.mean():.0f} ({group.std(ddof=1):.0f})" for group in (old, new)]
             gap = f"{new.mean() - old.mean():+.0f} [{low:+.0f}, {high:+.0f}]"
-            lines.append(f"| {algorithm.upper()}, {env} | {eta} | {measure} | {len(new)} | {means} | {gap} | {p:.2f}")
+            table.append([f"{algorithm.upper()}, {env}", eta, measure, len(new), *means, gap, f"{p:.2f}"])
             p_values.append(p)
-    yield "| task | eta | score | seeds each | old: mean (SD) | new: mean (SD) | new - old | p | p (Holm) |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for line, corrected in zip(lines, holm(p_values), strict=True):
-        yield f"{line} | {corrected:.2f} |"
+    corrected = [f"{p:.2f}" for p in holm(p_values)]
+    columns = "task | eta | score | seeds each | old: mean (SD) | new: mean (SD) | new - old | p | p (Holm)"
+    return markdown(columns, [[*cells, p] for cells, p in zip(table, corrected, strict=True)])
 
 
 def difference(old: Array, new: Array) -> tuple[float, float, float]:

@@ -7,13 +7,11 @@ from bsrs.config.agents import ActorCriticConfig, DQNConfig
 from bsrs.config.base import to_dict
 from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
-from bsrs.errors import unknown
 from bsrs.stats.records import Series
 from bsrs.sweep.plan import SCALES, expand, read_sweep
 from experiments.claims import Claim, Scope, constant_etas, corrected, judged
-from experiments.continuous import by_task, gains, shared_etas
-from experiments.controls import DQNTargetConfig
-from experiments.pooling import gains_of, judge_end, judge_pooled, pair_gains, too_few
+from experiments.pooling import by_task, gains, gains_of, judge_end, judge_pooled, pair_gains, shared_etas
+from experiments.variant_configs import DQNTargetConfig
 from experiments.variants import as_options
 
 PRESETS = (
@@ -24,20 +22,12 @@ PRESETS = (
     "zoo-pendulum-td3",
     "zoo-pendulum-sac",
 )
+HEADLINE = 1.0  # the eta of the claims about one eta; 1 was the best constant on other seeds
 
 
-def plan(scale: str, envs: Sequence[str]) -> list[TrainingConfig]:
-    """Every run at a scale, on these envs or on all."""
-    return on_envs([config for name in PRESETS for config in expand(read_sweep(name, scale, {}))], envs)
-
-
-def on_envs(configs: Sequence[TrainingConfig], envs: Sequence[str]) -> list[TrainingConfig]:
-    """Keep the runs on these envs, or all if none is named."""
-    known = list(dict.fromkeys(config.env for config in configs))
-    for env in envs:
-        if env not in known:
-            raise unknown("env of this experiment", env, known)
-    return [config for config in configs if not envs or config.env in envs]
+def plan(scale: str) -> list[TrainingConfig]:
+    """List every run at a scale."""
+    return [config for name in PRESETS for config in expand(read_sweep(name, scale, {}))]
 
 
 def faster_target(config: TrainingConfig) -> TrainingConfig:
@@ -56,37 +46,26 @@ def faster_target(config: TrainingConfig) -> TrainingConfig:
 
 def controls(series: Sequence[Series]) -> tuple[list[Series], list[Series]]:
     """Part the series into the study's own and those of the control."""
-    configs = [faster_target(replace(config, eta=0.0)) for scale in SCALES for config in plan(scale, ())]
+    configs = [faster_target(replace(config, eta=0.0)) for scale in SCALES for config in plan(scale)]
     known = {as_options(RunSettings.of(config)).identity for config in configs}
-    is_control = [any(run.config.identity in known for run in each.runs) for each in series]
-    return (
-        [each for each, control in zip(series, is_control, strict=True) if not control],
-        [each for each, control in zip(series, is_control, strict=True) if control],
-    )
-
-
-def lengths(envs: Sequence[str]) -> dict[str, int]:
-    """Env steps that a verdict needs: the zoo's own."""
-    return {config.env: config.steps for config in plan("paper", envs)}
-
-
-HEADLINE = 1.0  # the eta of the claims about one eta; 1 was the best constant on other seeds
+    own: list[Series] = []
+    control: list[Series] = []
+    for each in series:
+        (control if any(run.config.identity in known for run in each.runs) else own).append(each)
+    return own, control
 
 
 def judge_zoo(series: Sequence[Series], scope: Scope) -> list[Claim]:
     """Judge a tuned eta and `auto`, over training and at the end, and one eta against a faster target network."""
     own, control = controls(series)
     scope = replace(scope, questions=7, tasks=len(PRESETS))
-    auto = [each for each in own if each.eta in (0.0, "auto")]
     these, like_these = "(Ours) On the zoo's six tuned agents", "(Ours) On tuned agents like the zoo's"
     what = "gains over training"
     claims = gains((f"{these} a tuned eta {what}", f"{like_these} a tuned eta {what}"), constant_etas(own), scope)
     what = f"eta = auto (version 0.1) {what}"
-    claims += gains((f"{these} {what}", f"{like_these} {what}"), auto, scope, schedule="auto")
-    tasks = shared_etas([each for each in own if each.eta in (0.0, HEADLINE)], "")
-    if tasks:
-        found = gains_of(tasks)
-        claims.append(judge_end(f"{these} eta = {HEADLINE:g} does not lower the final score", found, scope))
+    claims += gains((f"{these} {what}", f"{like_these} {what}"), own, scope, schedule="auto")
+    if tasks := shared_etas([each for each in own if each.eta in (0.0, HEADLINE)]):
+        claims.append(judge_end(f"{these} eta = {HEADLINE:g} does not lower the final score", gains_of(tasks), scope))
     return corrected([*claims, *_against_faster_target(own, control, scope)])
 
 
@@ -99,13 +78,11 @@ def _against_faster_target(own: Sequence[Series], control: Sequence[Series], sco
     }
     pairs = {task: each for task, each in pairs.items() if each}
     if not pairs:
-        return [judged(text, None, "", too_small="", command=scope.command)]
-    found = pair_gains(pairs)
-    small = too_few(found, scope)
-    return judge_pooled((text, f"{text}, on tasks like these"), found, "", scope, small=small)
+        return [judged(text, None, "", scope)]
+    return judge_pooled((text, f"{text}, on tasks like these"), pair_gains(pairs), "", scope)
 
 
 def is_pair(shaped: Series, faster: Series) -> bool:
-    """Whether the two are of one agent on one env, with seeds in common."""
+    """Return whether the two are of one agent on one env, with seeds in common."""
     algorithms = {each.config.algorithm.partition("-")[0] for each in (shaped, faster)}
     return shaped.env == faster.env and len(algorithms) == 1 and bool(set(shaped.seeds) & set(faster.seeds))

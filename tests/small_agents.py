@@ -26,7 +26,13 @@ B = 24
 
 
 def made(kind: str, *fields: dict[str, Any], spec: EnvSpec | None = None, **options: Any) -> Any:
-    """A small agent with a member for each dict of settings, its target networks behind."""
+    """A small agent with a member for each dict of settings, its target networks behind.
+
+    `dqn-minto` is the variant of DQN with that comparator.
+    """
+    algorithm, _, comparator = kind.partition("-")
+    if comparator not in ("", "variant", "target"):
+        kind, fields = f"{algorithm}-variant", tuple({"comparator": comparator, **each} for each in fields)
     spec = spec or (DISCRETE if kind.startswith("dqn") else CONTINUOUS)
     same: dict[str, Any] = {"env": spec.env, "buffer_size": 100, "hidden": (16, 16), "batch_size": B}
     configs = [find_algorithm(kind).config_class(**{**same, **each}) for each in fields]

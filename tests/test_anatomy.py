@@ -12,7 +12,7 @@ from bsrs.errors import BadInput
 from bsrs.stats.records import Series, read_run, read_runs, series_of
 from experiments.anatomy import (
     ETAS,
-    SCALES,
+    anatomy_table,
     cells,
     contrasts,
     held_out,
@@ -32,9 +32,10 @@ WORTH = {"c": 10.0, "a": -4.0, "b": 2.0}
 def series(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
     """CartPole, ten seeds: the parts add up, c and b together give 6 more, comparators give nothing."""
     root = tmp_path_factory.mktemp("anatomy")
-    for config in plan("laptop", ("CartPole-v1",)):
-        shaped = config.algorithm == "dqn" and config.eta == 1.0 and config.potential_network == "online"
-        kept = "cab" if shaped else getattr(config, "parts", "")
+    for config in EXPERIMENTS["anatomy"].configs("laptop", ("CartPole-v1",)):
+        replaced = {getattr(config, name, "none") for name in ("control", "comparator")} != {"none"}
+        shaped = config.eta == 1.0 and config.potential_network == "online" and not replaced
+        kept = getattr(config, "parts", "cab") if shaped else ""
         level = sum(WORTH[part] for part in kept) + 6.0 * ("c" in kept and "b" in kept)
         noise = np.random.default_rng(config.seed).normal() * 5
         noise += np.random.default_rng([config.seed, len(kept)]).normal() * 0.1
@@ -44,7 +45,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> list[Series]:
 
 def test_every_cell_is_found_again(series: list[Series]) -> None:
     own = found_cells(series)["CartPole-v1"]
-    assert set(own) == set(cells("dqn", 1.0, SCALES["laptop"].etas))
+    assert set(own) == set(cells("dqn", 1.0))
     assert all(len(each.seeds) == 10 for each in own.values())
 
 
@@ -72,7 +73,7 @@ def test_verdicts(series: list[Series]) -> None:
 
 
 def test_runs_that_are_too_short_or_missing_are_inconclusive(series: list[Series]) -> None:
-    scope = replace(EXPERIMENTS["anatomy"].scope(["CartPole-v1"]), steps={"CartPole-v1": 30_000})
+    scope = replace(EXPERIMENTS["anatomy"].scope(), steps={"CartPole-v1": 30_000})
     assert {claim.verdict for claim in judge_anatomy(series, scope)} == {"inconclusive"}
     two = [each for each in series if each.config.comparator == "none" and each.config.parts in ("cab", "c")]
     assert {c.verdict for c in EXPERIMENTS["anatomy"].claims(two)} >= {"inconclusive"}
@@ -83,9 +84,8 @@ def test_figures_and_table(series: list[Series], tmp_path: Path) -> None:
     figures = experiment.draw(series)
     assert set(figures) == {"anatomy", "anatomy-parts"}
     assert "BSRS: all three" in [label.get_text() for label in figures["anatomy"].axes[0].get_yticklabels()]
-    assert experiment.table is not None
-    lines = experiment.table(series)
-    assert len(lines) == 2 + len(cells("dqn", 1.0, SCALES["laptop"].etas))
+    lines = anatomy_table(series)
+    assert len(lines) == 2 + len(cells("dqn", 1.0))
     assert all(line.count("|") == lines[0].count("|") for line in lines)
 
 
@@ -95,13 +95,13 @@ def test_a_try_is_chosen_without_the_seed_that_judges_it() -> None:
 
 
 def test_scales() -> None:
-    assert {config.env for config in plan("laptop", ())} == {"CartPole-v1", "Acrobot-v1", "Pendulum-v1"}
-    assert {config.env for config in plan("paper", ("LunarLander-v3",))} == {"LunarLander-v3"}
+    configs = EXPERIMENTS["anatomy"].configs
+    assert {config.env for config in configs("laptop")} == {"CartPole-v1", "Acrobot-v1", "Pendulum-v1"}
+    assert {config.env for config in configs("laptop", ("Acrobot-v1",))} == {"Acrobot-v1"}
     with pytest.raises(BadInput, match="env of this experiment"):
-        plan("laptop", ("LunarLander-v3",))
-    for scale in SCALES:
-        configs = plan(scale, ())
-        assert len(set(configs)) == len(configs)
+        configs("laptop", ("LunarLander-v3",))
+    for scale in ("smoke", "laptop"):
+        assert len(set(plan(scale))) == len(plan(scale))
 
 
 @pytest.mark.parametrize(("env", "algorithm", "count"), [("CartPole-v1", "dqn", 26), ("Pendulum-v1", "td3", 21)])
@@ -110,5 +110,5 @@ def test_stored_runs_are_cells_although_their_options_are_agents_now(env: str, a
     folder = Path(__file__).parent.parent / "results" / "anatomy"
     runs = [read_run(path) for path in folder.glob(f"**/*{env}*-seed200-*") if (path / "config.json").exists()]
     own = found_cells(series_of(runs))[env]
-    assert set(own) == set(cells(algorithm, ETAS[env], SCALES["laptop"].etas))
+    assert set(own) == set(cells(algorithm, ETAS[env]))
     assert len(own) == count

@@ -251,7 +251,7 @@ def test_n_step_returns_are_stable_baselines(seed: int, n: int, steps: int) -> N
         np.testing.assert_allclose(0.9 ** found.steps[0][alive], expected.discounts[:, 0][alive], rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["dqn", "td3", "dqn-parts", "td3-parts", "dqn-centering"])
+@pytest.mark.parametrize("kind", ["dqn", "td3", "dqn-variant", "td3-variant", "dqn-centering"])
 def test_n_step_targets_bootstrap_with_gamma_to_the_n(kind: str) -> None:
     """With shaping: the potentials telescope, so that only the ends of the n steps count."""
     data, gamma = batch(kind), made(kind, {}).config.gamma
@@ -270,9 +270,10 @@ def test_n_step_targets_bootstrap_with_gamma_to_the_n(kind: str) -> None:
     [
         ("dqn-centering", {"gamma": 1.0}, "needs gamma below 1"),
         ("dqn-advantage", {"comparator_alpha": 1.5}, "expected between 0 and 1"),
-        ("td3-minto", {"eta": 1.0}, "td3-minto has 0.0 only"),
-        ("dqn-munchausen", {"double": True}, "dqn-munchausen has False only"),
-        ("dqn-popart", {"network": "dueling"}, "dqn-popart has"),
+        ("td3-minto", {"eta": 1.0}, "td3-variant has 0.0 only"),
+        ("dqn-munchausen", {"double": True}, "dqn-variant has False only"),
+        ("dqn-popart", {"network": "dueling"}, "dqn-variant has"),
+        ("td3-popart", {}, "which only DQN has"),
     ],
 )
 def test_bad_comparators_are_named(kind: str, fields: dict[str, Any], words: str) -> None:

@@ -14,6 +14,9 @@ from hypothesis.extra.numpy import arrays
 from bsrs import stats
 from bsrs.errors import BadInput
 from bsrs.rng import stream
+from experiments.calibration import NULLS, calibrate
+
+UNLIKE = tuple(NULLS)[3:]  # arms of different shape
 
 SHAPES = st.tuples(st.integers(2, 5), st.integers(1, 4))
 NUMBERS = st.floats(-100, 100).map(lambda x: round(x, 3))
@@ -359,10 +362,8 @@ def test_the_best_needs_a_seed_to_choose_and_one_to_judge() -> None:
 
 def test_intervals_and_verdicts_hold_their_level() -> None:
     """Few draws here; `python -m experiments calibration` has many."""
-    from experiments.calibration import exchangeable_rows
-
     draws = 80
-    rows = exchangeable_rows(draws, (6, 10), effect=False)
+    rows = calibrate(draws, (6, 10), ("paired difference", "best of 4"), ("normal", "lognormal", "bimodal"))
     for row in rows:
         coverage = 0.88 if row.distribution == "lognormal" else 0.92
         for errors, allowed in ((1 - row.coverage, 1 - coverage), (row.false_holds, 0.04)):
@@ -372,11 +373,17 @@ def test_intervals_and_verdicts_hold_their_level() -> None:
         assert np.mean([row.false_holds for row in rows if row.statistic == statistic]) < 0.04
 
 
+@pytest.mark.parametrize(("draw", "middle", "least"), [("normal", 0.0, 0.92), ("lognormal", 1.0729, 0.88)])
+def test_the_interval_of_the_interquartile_mean_covers_it(draw: str, middle: float, least: float) -> None:
+    scores = getattr(stream(0, draw), draw)(size=(80, 10, 1))
+    found = stats.iqm_interval(scores, seed=0, draws=300)
+    missed = int(((found.low > middle) | (middle > found.high)).sum())
+    assert scipy.stats.binomtest(missed, 80, 1 - least, alternative="greater").pvalue > 0.005
+
+
 def test_pooled_claims_hold_their_level_where_one_run_in_ten_fails() -> None:
     """Equal means, and failures in the shaped arm alone: 40 experiments of six tasks, ten seeds and four etas."""
-    from experiments.calibration import asymmetric_rows
-
-    rows = asymmetric_rows(40, (10,), ("6 tasks pooled, over seeds", "6 tasks pooled, over tasks"))
+    rows = calibrate(160, (10,), ("6 tasks pooled, over seeds", "6 tasks pooled, over tasks"), UNLIKE)
     assert len(rows) == 2 * 4
     for row in rows:
         assert scipy.stats.binomtest(round(row.false_holds * 40), 40, 0.05, alternative="greater").pvalue > 0.005, row
@@ -384,9 +391,7 @@ def test_pooled_claims_hold_their_level_where_one_run_in_ten_fails() -> None:
 
 def test_a_single_comparison_cannot_see_a_rare_failure() -> None:
     """Why no gain is told without failed runs: with one task, the typical gain is all that ten seeds show."""
-    from experiments.calibration import asymmetric_rows
-
-    rows = {row.distribution: row.false_holds for row in asymmetric_rows(60, (10,), ("paired difference",))}
+    rows = {row.distribution: row.false_holds for row in calibrate(60, (10,), ("paired difference",), UNLIKE)}
     assert rows["10% failures, shaped only"] > 0.1
     assert max(rows["10% failures in both"], rows["three times the spread"]) < 0.1
 

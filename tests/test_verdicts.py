@@ -12,24 +12,24 @@ import pytest
 from bsrs.stats import Comparison, Interval
 from bsrs.stats.records import Series, read_runs, series_of
 from bsrs.stats.references import reference_of
+from bsrs.stats.summary import gain
 from experiments import auto_eta
 from experiments.atari import draw_games, judge_atari, judge_minatar
 from experiments.auto_eta import draw_auto, judge_auto
-from experiments.claims import Claim, Scope, area, between, corrected, final, gain, judged, too_small, tuned
+from experiments.claims import Claim, Scope, area, corrected, final, judged, too_small, tuned
 from experiments.continuous import (
-    VARIANTS,
-    draw_pendulum,
-    draw_variants,
-    gains,
     judge_mujoco,
     judge_pendulum,
     judge_potentials,
     judge_rescaling,
     judge_target_ablation,
 )
-from experiments.theory import judge_theory
+from experiments.experiments import EXPERIMENTS
+from experiments.figures import VARIANTS, draw_pendulum, draw_variants
+from experiments.pooling import gains
+from experiments.theory import between, judge_theory
 from experiments.variants import with_options
-from experiments.zoo import faster_target, judge_zoo, lengths
+from experiments.zoo import faster_target, judge_zoo
 from experiments.zoo import plan as zoo_plan
 from run_folders import config, made_up_curve, write_run, write_sweep
 
@@ -66,23 +66,23 @@ CLEAR = Comparison(1.5, 1.0, 2.0, 0.01, 10, "holds")
 
 def test_a_gain_over_training_that_is_lost_at_the_end_says_so() -> None:
     lost = replace(CLEAR, mean=-3.0, low=-4.0, high=-2.0, verdict="does not hold")
-    claim = judged("it helps", CLEAR, "+1.5", too_small="", command="", end=lost, failures="0 of 10 failed")
+    claim = judged("it helps", CLEAR, "+1.5", Scope({}, ""), end=lost, failures="0 of 10 failed")
     assert (claim.verdict, claim.shown) == ("holds", "+1.5, but worse at the end")
     assert (claim.end, claim.failures) == ("-3 [-4, -2]", "0 of 10 failed")
 
 
 def test_too_small_is_never_a_guess_and_names_what_would_settle_it() -> None:
-    told = judged("it helps", CLEAR, "+1.5", too_small="too small to tell: 2 seeds", command="run more")
+    told = judged("it helps", CLEAR, "+1.5", Scope({}, "run more"), small="too small to tell: 2 seeds")
     assert (told.verdict, told.settle, told.interval) == ("inconclusive", "run more", "[1, 2]")
     assert "2 seeds" in told.shown
-    assert judged("it helps", CLEAR, "+1.5", too_small="", command="run more").verdict == "holds"
-    absent = judged("it helps", None, "", too_small="", command="run more")
+    assert judged("it helps", CLEAR, "+1.5", Scope({}, "run more")).verdict == "holds"
+    absent = judged("it helps", None, "", Scope({}, "run more"))
     assert (absent.verdict, absent.shown) == ("inconclusive", "not among these runs")
 
 
 def test_of_several_claims_one_that_barely_passed_no_longer_does() -> None:
-    barely = judged("it helps", replace(CLEAR, p=0.03), "", too_small="", command="")
-    clearly = judged("it helps", CLEAR, "", too_small="", command="")
+    barely = judged("it helps", replace(CLEAR, p=0.03), "", Scope({}, ""))
+    clearly = judged("it helps", CLEAR, "", Scope({}, ""))
     exact = Claim("it is so", "", "exact", "holds")
     assert _verdicts(corrected([barely])) == ["holds"]
     several = corrected([barely, exact, clearly, barely])
@@ -280,7 +280,7 @@ def test_a_failed_run_does_not_discount_its_own_loss(tmp_path: Path) -> None:
 
 def test_shaping_is_compared_with_a_faster_target_network(tmp_path: Path) -> None:
     """Each agent meets the control of its own algorithm and env."""
-    configs = [each for each in zoo_plan("paper", ()) if each.eta in (0.0, 1.0) and each.seed < 6]
+    configs = [each for each in zoo_plan("paper") if each.eta in (0.0, 1.0) and each.seed < 6]
     for each in configs:
         shaped, curve = each.eta == 1.0, 10.0 + each.seed
         scores = [curve + 30 * shaped] * (each.steps // each.eval_every)
@@ -288,7 +288,7 @@ def test_shaping_is_compared_with_a_faster_target_network(tmp_path: Path) -> Non
         write_run(folder, each, scores)
         if not shaped:
             write_run(folder, faster_target(each), [score + 10 for score in scores])
-    claims = judge_zoo(series_of([with_options(run) for run in read_runs(tmp_path)[0]]), Scope(lengths(()), "more"))
+    claims = judge_zoo(series_of([with_options(run) for run in read_runs(tmp_path)[0]]), EXPERIMENTS["zoo"].scope())
     these, _ = claims[-2:]
     assert these.claim == "(Ours) Shaping with eta = 1 beats a target network twice as fast"
     assert (these.verdict, these.p) == ("inconclusive", pytest.approx(6 * 2 / 2**6, abs=0.1))
@@ -344,7 +344,7 @@ def test_auto_is_judged_by_its_criterion(auto: float, verdicts: list[str], tmp_p
             scores = [reference.random + reference.span * level] * (each.steps // each.eval_every)
             write_run(tmp_path, each, scores)
     series = _series(tmp_path)
-    claims = judge_auto(series, Scope(auto_eta.lengths(()), "more"))
+    claims = judge_auto(series, EXPERIMENTS["auto-eta"].scope())
     assert [claim.verdict for claim in claims] == verdicts
     assert set(draw_auto(series)) == {"auto"}
     assert len(auto_eta.auto_table(series)) == 2 + 11 * 3
@@ -354,6 +354,6 @@ def test_a_part_of_the_tasks_settles_nothing_about_auto(tmp_path: Path) -> None:
     configs = auto_eta.sweeps("paper")["lunarlander, our settings"]
     for each in (each for each in configs if each.eta in (0.0, "auto")):
         write_run(tmp_path, each, [float(each.seed) + (each.eta == "auto")] * 20)
-    claims = judge_auto(_series(tmp_path), Scope(auto_eta.lengths(()), "more"))
+    claims = judge_auto(_series(tmp_path), EXPERIMENTS["auto-eta"].scope())
     assert {claim.verdict for claim in claims} == {"inconclusive"}
     assert "1 of 11 tasks" in claims[0].shown

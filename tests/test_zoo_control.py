@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent.parent / "results"
 
 
 def test_the_control_is_the_baseline_with_a_target_network_twice_as_fast() -> None:
-    for config in zoo.plan("paper", ()):
+    for config in zoo.plan("paper"):
         control = zoo.faster_target(replace(config, eta=0.0))
         before, after = (RunSettings.of(each).meaning for each in (replace(config, eta=0.0), control))
         (changed,) = {name for name in after if after[name] != before.get(name)}
