@@ -1,5 +1,7 @@
 """`python -m experiments NAME --scale smoke|laptop|paper`: run an experiment, judge its claims, draw its figures."""
 
+import contextlib
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -49,6 +51,8 @@ class ExperimentArguments(SweepOptions):
     """Folder of the runs, the figures and the claims. Repeat the command to continue."""
     train: bool = True
     """Train; --no-train draws and judges the runs that are in the folder."""
+    json: bool = False
+    """Print the claims, or calibration's rows, as one JSON document."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -63,6 +67,23 @@ def _run(words: list[str]) -> None:
     )
     given = parse(subcommands, words, PROGRAM, "Run an experiment, judge its claims and draw its figures.")
     out = given.out or Path("runs") / f"{given.name}-{given.scale}"
+    if not given.json:
+        return _compute(given, out)
+    if given.name in ("tabular", "tables", "all"):
+        raise BadInput(f"--json: {given.name} makes no single JSON document; expected another experiment")
+    document = out / ("calibration.json" if given.name == "calibration" else "claims.json")
+    code: SystemExit | None = None
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            _compute(given, out)
+        except SystemExit as exit:  # some runs have no result
+            code = exit
+    print(document.read_text(), end="")
+    if code:
+        raise code
+
+
+def _compute(given: ExperimentArguments, out: Path) -> None:
     if given.name not in COMPUTED and given.name != "all":
         from experiments.experiments import reproduce
 

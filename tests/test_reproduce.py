@@ -107,9 +107,10 @@ def test_variants_are_judged_as_options_of_their_algorithm(tmp_path: Path) -> No
     assert "shaping beats rescaled in 100% of runs" in claim.shown
 
 
-def test_calibration_leaves_its_rows(tmp_path: Path) -> None:
-    main(["calibration", "--out", str(tmp_path)])
+def test_calibration_leaves_and_prints_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["calibration", "--out", str(tmp_path), "--json"])
     document = json.loads((tmp_path / "calibration.json").read_text())
+    assert json.loads(capsys.readouterr().out) == document
     assert document["draws"] == DRAWS["smoke"]
     assert {"statistic", "distribution", "n", "coverage", "false_holds"} <= document["rows"][0].keys()
 
