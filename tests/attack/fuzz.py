@@ -43,7 +43,7 @@ COMMANDS = [
     "recommend STORE --json",
     "export RUN --format torchscript --out OUT.pt",
     "presets dqn",
-    "tabular solve --map 3x3 --gamma 0.9 --slip 0.1 --goal loop --eta 0 0.1 --tol 1e-3 --max-steps 99 --threads 1",
+    "tabular solve --map 3x3 --gamma 0.9 --slip 0.1 --goal loop --eta 0 0.1 --tol 1e-3 --max-steps 99",
     "tabular sweep --map 3x3 --gamma 0.9 --eta 0 0.1 --seeds 2 --tol 1e-3 --max-steps 99",
     "tabular theory --map 3x3 --gamma 0.9 --eta 0.1 --seeds 2 --json",
 ]
