@@ -1,7 +1,7 @@
 """The paper's theorems, propositions and remark, put to the test on many random tables."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bsrs.shaping import Shaping
 from bsrs.stats import Interval, Verdict, bootstrap, mean
 from bsrs.tabular import MDP, shaped_bellman, solve, state_value
 from bsrs.tabular.grids import named_mdp
-from bsrs.tabular.learning import Transition, action_target, learn_value
+from bsrs.tabular.learning import Transition, action_target, learn
 from bsrs.tabular.theory import contraction_factor, count_steps, fixed_point, proven_range
 from experiments.claims import Claim
 
@@ -97,11 +97,11 @@ def _td0(tables: int) -> Claim:
     """Compare whole runs: the same seed walks the same way, because the policy is fixed."""
     errors = []
     for case in _cases(tables):
-        policy = np.full(case.mdp.rewards.shape, 1 / case.mdp.n_actions)
-        scaled = MDP(case.mdp.transitions, case.mdp.rewards / (1 + case.eta), case.mdp.terminates)
-        shaped = learn_value(case.mdp, case.gamma, policy, shaping=Shaping(case.eta), steps=200, alpha=0.1)
-        plain = learn_value(scaled, case.gamma, policy, steps=200, alpha=0.1 * (1 + case.eta))
-        errors.append(np.abs(shaped.value - plain.value).max())
+        mdp = case.mdp.following(np.full(case.mdp.rewards.shape, 1 / case.mdp.n_actions))
+        scaled = replace(mdp, rewards=mdp.rewards / (1 + case.eta))
+        shaped = learn(mdp, case.gamma, shaping=Shaping(case.eta), steps=200, alpha=0.1)
+        plain = learn(scaled, case.gamma, steps=200, alpha=0.1 * (1 + case.eta))
+        errors.append(np.abs(shaped.q - plain.q).max())
     text = "TD(0): the same updates as learning rate x (1+eta) and reward / (1+eta) without shaping"
     return _exact(text, max(errors), "difference after 200 updates", tables)
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from bsrs import Constant, Linear, PerState, RandomDynamic, Shaping, Static
-from bsrs.errors import BadInput
-from bsrs.tabular import MDP, GridMap, grid_mdp, solve
-from bsrs.tabular.learning import learn, learn_value
+from bsrs.tabular import MDP, solve
+from bsrs.tabular.learning import learn
 
 LAKE = MDP.from_gymnasium("FrozenLake-v1")
 OPTIMAL = solve(LAKE, 0.9, tol=1e-12).value
@@ -48,12 +47,10 @@ def test_sarsa_finds_the_value_of_its_own_policy():
 def test_td0_finds_the_value_of_a_given_policy():
     policy = np.full(LAKE.rewards.shape, 0.25)
     exact = np.linalg.solve(np.eye(16) - 0.9 * LAKE.chain(policy).toarray(), (policy * LAKE.rewards).sum(axis=1))
-    run = learn_value(
-        LAKE, 0.9, policy, shaping=Shaping(0.5), seeds=range(10), steps=15_000, alpha=0.02, reference=exact
+    run = learn(
+        LAKE.following(policy), 0.9, shaping=Shaping(0.5), seeds=range(10), steps=15_000, alpha=0.02, reference=exact
     )
     assert run.error[-1].mean() < 0.4 * run.error[0].mean()
-    with pytest.raises(BadInput, match="rows that sum to 1"):
-        learn_value(LAKE, 0.9, np.ones(LAKE.rewards.shape))
 
 
 def test_a_run_does_not_change_with_its_company():
@@ -92,17 +89,3 @@ def test_a_time_limit_bootstraps():
     assert learn(forever, 0.9, steps=2_000, episode_steps=5, alpha=0.5).q == pytest.approx(10.0, abs=1e-3)
     once = MDP([[[0.0]]], [[1.0]])
     assert learn(once, 0.9, steps=2_000, episode_steps=5, alpha=0.5).q == pytest.approx(1.0, abs=1e-3)
-
-
-def test_reward_is_recorded():
-    run = learn(
-        grid_mdp(GridMap.parse("SFFFG"), goal="terminate"),
-        0.9,
-        seeds=range(3),
-        steps=4_000,
-        epsilon=0.3,
-        record_every=1_000,
-    )
-    assert run.reward.shape == (4, 3)
-    assert (run.reward[-1] > run.reward[0]).all()
-    assert list(run.steps) == [1_000, 2_000, 3_000, 4_000]

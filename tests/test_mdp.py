@@ -176,6 +176,9 @@ def test_chain_of_a_stochastic_policy():
     policy = np.random.default_rng(0).dirichlet(np.ones(3), size=6)
     dense = mdp.transitions.toarray().reshape(6, 3, 6)
     np.testing.assert_allclose(mdp.chain(policy).toarray(), np.einsum("sa,sat->st", policy, dense))
+    only = mdp.following(policy)
+    np.testing.assert_allclose(only.transitions.toarray(), mdp.chain(policy).toarray())
+    np.testing.assert_allclose(only.rewards[:, 0], (policy * mdp.rewards).sum(axis=1))
 
 
 def test_rewards_that_depend_on_the_next_state():

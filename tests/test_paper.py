@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bsrs import Constant, PerState, Shaping, Static, shaped_reward
 from bsrs.rng import stream
 from bsrs.tabular import MDP, bellman, expected_next, relaxed_bellman, shaped_bellman, solve, state_value
-from bsrs.tabular.learning import Transition, action_target, value_target
+from bsrs.tabular.learning import Transition, action_target
 from bsrs.tabular.theory import contraction_factor, fixed_point, proven_range, spectral_limit
 from strategies import gammas, mdps, proven_etas, seeds, table
 
@@ -191,14 +191,21 @@ class TestRemark3NoStaticPotential:
 @given(mdp=mdps(), gamma=gammas, seed=seeds, eta=st.floats(-0.9, 5.0))
 def test_proposition_4_scaled_td0(mdp, gamma, seed, eta):
     """BSRS with rate alpha makes the updates of plain TD(0) with rate alpha (1 + eta) and reward r / (1 + eta)."""
-    alpha = 0.1 / (1 + eta)
-    shaped = table(seed, 1, mdp.n_states)
+    alpha, none = 0.1 / (1 + eta), np.zeros(1, dtype=int)  # TD(0) is Q-learning with one action
+    shaped = table(seed, 1, mdp.n_states, 1)
     plain = shaped.copy()
     for move in walk(mdp, seed, 50):
-        at = (0, move.state)
-        scaled = Transition(move.state, move.action, move.reward / (1 + eta), move.next_state, move.terminated)
-        shaped[at] += alpha * (value_target(shaped, move, gamma, Shaping(eta)) - shaped[at])
-        plain[at] += alpha * (1 + eta) * (value_target(plain, scaled, gamma, Shaping(0.0)) - plain[at])
+        at = (0, move.state, 0)
+        move, scaled = (
+            Transition(move.state, none, reward, move.next_state, move.terminated)
+            for reward in (move.reward, move.reward / (1 + eta))
+        )
+        target, plain_target = (
+            action_target(q, step, none, gamma, "q-learning", Shaping(scale))
+            for q, step, scale in ((shaped, move, eta), (plain, scaled, 0.0))
+        )
+        shaped[at] += alpha * (target - shaped[at])
+        plain[at] += alpha * (1 + eta) * (plain_target - plain[at])
         np.testing.assert_allclose(shaped, plain, atol=1e-10)
 
 

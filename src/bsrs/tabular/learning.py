@@ -1,19 +1,19 @@
-"""Sampled learning on tables: Q-learning, SARSA(0) and TD(0), with any potential and any shape-scale.
+"""Sampled learning on tables: Q-learning and SARSA(0), with any potential and any shape-scale.
 
 K runs (etas x seeds) advance together as one vectorised computation. Each draws only from its own seed's stream, so a
-run does not depend on the others, and runs with the same seed see the same randomness at every eta.
+run does not depend on the others, and runs with the same seed see the same randomness at every eta. On a table with
+one action per state, `MDP.following`, Q-learning is TD(0).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from bsrs.errors import BadInput
 from bsrs.rng import stream
-from bsrs.shaping import Array, Shaping
+from bsrs.shaping import Shaping
 from bsrs.tabular.mdp import MDP, Floats, Ints, check_gamma
 
 Rule = Literal["q-learning", "sarsa"]
@@ -37,21 +37,11 @@ class Transition:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The result of K runs, with the error and the reward during learning."""
+    """The result of K runs, with the error during learning."""
 
     q: Floats  # (K, S, A)
     steps: Ints  # (R,) when a record was taken
     error: Floats  # (R, K) sup-norm distance of the unshaped estimate V + phi from `reference`; NaN without one
-    reward: Floats  # (R, K) mean reward per step since the last record
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedValue:
-    """The result of K runs of TD(0)."""
-
-    value: Floats  # (K, S)
-    steps: Ints
-    error: Floats
 
 
 def learn(
@@ -77,9 +67,8 @@ def learn(
     check_gamma(gamma)
     shaping = shaping or Shaping(0.0)
     q = np.array(np.broadcast_to(np.asarray(init, dtype=np.float64), (len(seeds), *mdp.rewards.shape)))
-    visits = np.zeros_like(q)
-    runs = np.arange(len(seeds))
-    recorder = _Recorder(reference, record_every)
+    visits, runs = np.zeros_like(q), np.arange(len(seeds))
+    records, errors = list[int](), list[Floats]()
     walk = _Walk(mdp, seeds, episode_steps)
     action = _epsilon_greedy(q[runs, walk.state], epsilon, walk.draw())
     for step in range(steps):
@@ -93,48 +82,15 @@ def learn(
         # SARSA continues with the action it learned from, except where a new episode has begun meanwhile.
         fresh = _epsilon_greedy(q[runs, walk.state], epsilon, draws)
         action = np.where(walk.restarted, fresh, next_action) if rule == "sarsa" else fresh
-        if recorder.due(step, move.reward):
-            recorder.take(step, _unshaped(q.max(axis=2), shaping, step))
-    return Learned(q, *recorder.result())
-
-
-def learn_value(
-    mdp: MDP,
-    gamma: float,
-    policy: Floats,
-    *,
-    shaping: Shaping | None = None,
-    seeds: Sequence[int] = (0,),
-    steps: int = 10_000,
-    alpha: float = 0.1,
-    episode_steps: int = 200,
-    init: npt.ArrayLike = 0.0,
-    reference: Floats | None = None,
-    record_every: int = 100,
-) -> LearnedValue:
-    """Learn the value of a fixed policy, (S, A) probabilities, with TD(0)."""
-    check_gamma(gamma)
-    if policy.shape != mdp.rewards.shape or not np.allclose(policy.sum(axis=1), 1.0):
-        raise BadInput(f"policy has shape {policy.shape}; expected {mdp.rewards.shape} with rows that sum to 1")
-    shaping = shaping or Shaping(0.0)
-    value = np.array(np.broadcast_to(np.asarray(init, dtype=np.float64), (len(seeds), mdp.n_states)))
-    runs = np.arange(len(seeds))
-    recorder = _Recorder(reference, record_every)
-    walk = _Walk(mdp, seeds, episode_steps)
-    cumulative = policy.cumsum(axis=1)
-    for step in range(steps):
-        below = cumulative[walk.state] < walk.draw().pick[:, None]
-        move = walk.step(np.minimum(below.sum(axis=1), mdp.n_actions - 1))
-        target = value_target(value, move, gamma, shaping, step)
-        value[runs, move.state] += alpha * (target - value[runs, move.state])
-        if recorder.due(step, move.reward):
-            recorder.take(step, _unshaped(value, shaping, step))
-    recorded, error, _ = recorder.result()
-    return LearnedValue(value, recorded, error)
+        if (step + 1) % record_every == 0:
+            estimate = _unshaped(q.max(axis=2), shaping, step)
+            records.append(step + 1)
+            errors.append(np.abs(estimate - (np.nan if reference is None else reference)).max(axis=1))
+    return Learned(q, np.array(records), np.array(errors))
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Pure TD targets: the tables that they read are (K, S, A) or (K, S).
+# The TD target.
 
 
 def action_target(
@@ -160,28 +116,9 @@ def action_target(
     else:
         value, next_value = _epsilon_mean(here, epsilon), _epsilon_mean(there, epsilon)
         bootstrap = there[runs, next_action]
-    shaped = _shape(shaping, move, value, next_value, gamma, step)
+    states = {"state": move.state, "next_state": move.next_state, "step": step}
+    shaped = shaping(move.reward, value, next_value, gamma=gamma, terminated=move.terminated, **states)
     return cast(Floats, shaped + gamma * ~move.terminated * bootstrap)
-
-
-def value_target(value: Floats, move: Transition, gamma: float, shaping: Shaping, step: int = 0) -> Floats:
-    """Return the TD(0) target of V(s), (K,)."""
-    runs = np.arange(len(value))
-    here, there = value[runs, move.state], value[runs, move.next_state]
-    return cast(Floats, _shape(shaping, move, here, there, gamma, step) + gamma * ~move.terminated * there)
-
-
-def _shape(shaping: Shaping, move: Transition, value: Floats, next_value: Floats, gamma: float, step: int) -> Array:
-    return shaping(
-        move.reward,
-        value,
-        next_value,
-        gamma=gamma,
-        terminated=move.terminated,
-        state=move.state,
-        next_state=move.next_state,
-        step=step,
-    )
 
 
 def _unshaped(value: Floats, shaping: Shaping, step: int) -> Floats:
@@ -261,28 +198,3 @@ class _Walk:
         width = 4 + self._mdp.n_actions
         while True:
             yield from np.stack([each.random((CHUNK, width)) for each in self._streams], axis=-1)
-
-
-class _Recorder:
-    """Errors and rewards, taken every so many steps."""
-
-    def __init__(self, reference: Floats | None, every: int) -> None:
-        self._reference, self._every = reference, every
-        self._steps: list[int] = []
-        self._errors: list[Floats] = []
-        self._rewards: list[Floats] = []
-        self._sum: Any = 0.0
-
-    def due(self, step: int, reward: Floats) -> bool:
-        self._sum = self._sum + reward
-        return (step + 1) % self._every == 0
-
-    def take(self, step: int, estimate: Floats) -> None:
-        self._steps.append(step + 1)
-        against = np.nan if self._reference is None else self._reference
-        self._errors.append(np.abs(estimate - against).max(axis=1))
-        self._rewards.append(self._sum / self._every)
-        self._sum = 0.0
-
-    def result(self) -> tuple[Ints, Floats, Floats]:
-        return np.array(self._steps), np.array(self._errors), np.array(self._rewards)

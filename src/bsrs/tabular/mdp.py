@@ -111,6 +111,12 @@ class MDP:
         weights = sparse.csr_array((policy.ravel(), np.arange(policy.size), pointers), shape=shape)
         return compressed_rows(weights @ self.transitions)
 
+    def following(self, policy: Ints | Floats) -> "MDP":
+        """Return the MDP in which this policy is the only action. The policy is as for `chain`."""
+        taken = np.eye(self.n_actions)[policy] if policy.ndim == 1 else policy
+        rewards, ends = ((taken * part).sum(axis=1, keepdims=True) for part in (self.rewards, self.termination()))
+        return MDP(self.chain(policy), rewards, ends, self.start)
+
     @classmethod
     def from_gymnasium(cls, env: Any, **options: Any) -> Self:
         """Read a toy-text env (FrozenLake, CliffWalking, Taxi), by its id or as an object with a table `P`."""
