@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Protocol
 
 import gymnasium
@@ -138,26 +139,21 @@ class GymSingle(Single):
 
     def statistics(self) -> Statistics:
         """The running statistics of Gymnasium's wrappers, such as NormalizeReward: they outlive episodes."""
-        found: Statistics = {}
-        for depth, wrapper in enumerate(_wrappers(self._env)):
-            for name in RUNNING & vars(wrapper).keys():
-                part = vars(wrapper)[name]
-                numbers = (
-                    {"": part} if isinstance(part, np.ndarray) else {f".{key}": vars(part)[key] for key in MOMENTS}
-                )
-                found |= {f"{depth}.{name}{key}": np.array(value) for key, value in numbers.items()}
-        return found
+        return {
+            f"{depth}.{path}": np.array(attrgetter(path)(wrapper))
+            for depth, wrapper in enumerate(_wrappers(self._env))
+            for path in RUNNING
+            if path.partition(".")[0] in vars(wrapper)
+        }
 
     def load_statistics(self, statistics: Statistics, *, freeze: bool) -> None:
         wrappers = list(_wrappers(self._env))
         for key, value in statistics.items():
-            depth, name, *moment = key.split(".")
+            depth, *holder, name = key.split(".")
             wrapper = wrappers[int(depth)]
-            holder, attribute = (getattr(wrapper, name), moment[0]) if moment else (wrapper, name)
-            now = (
-                value.copy() if value.ndim else value.item() if type(getattr(holder, attribute)) is float else value[()]
-            )
-            setattr(holder, attribute, now)
+            part = getattr(wrapper, holder[0]) if holder else wrapper
+            number = value.item() if type(getattr(part, name)) is float else value[()]
+            setattr(part, name, value.copy() if value.ndim else number)
             wrapper.update_running_mean = not freeze
 
     def render(self) -> NDArray[np.uint8]:
@@ -169,8 +165,8 @@ class GymSingle(Single):
         self._env.close()
 
 
-RUNNING = {"obs_rms", "return_rms", "discounted_reward"}
-MOMENTS = ("mean", "var", "count")
+RUNNING = [f"{rms}.{moment}" for rms in ("obs_rms", "return_rms") for moment in ("mean", "var", "count")]
+RUNNING += ["discounted_reward"]
 OLD_API = "it has the API of Gym before 0.26, which the package shimmy converts (GymV21CompatibilityV0)"
 FOUR_VALUES = "its step does not return five values", f"obs, reward, terminated, truncated, info; {OLD_API}"
 
