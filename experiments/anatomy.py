@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from bsrs.config.algorithms import preset
 from bsrs.config.settings import RunSettings
 from bsrs.config.training import TrainingConfig
-from bsrs.figures.bars import Difference, differences
 from bsrs.figures.style import BLUE, GREEN, GREY, VERMILION, new_figure
 from bsrs.stats import bootstrap, mean, paired_difference
 from bsrs.stats.aggregates import Array
 from bsrs.stats.records import Series
 from bsrs.stats.summary import SEED, gain, on_shared_seeds
+from experiments.bars import Difference, differences
 from experiments.claims import Claim, Scope, ahead, area, corrected, failures_text, judged, too_small
 from experiments.pooling import against_zero
 from experiments.tables import markdown

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from bsrs.figures.bars import UPRIGHT, relative_advantages
 from bsrs.figures.curves import Curve, learning_curves, sensitivity
 from bsrs.figures.style import eta_colours, eta_label, new_figure
 from bsrs.rng import stream
@@ -17,6 +16,7 @@ from bsrs.stats.comparison import LEVEL, relative_advantage
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN, minatar_game
 from bsrs.stats.summary import SEED, Games, games_together, mean_advantage, task_reference
+from experiments.bars import UPRIGHT, relative_advantages
 from experiments.claims import Claim, Scope, Tuned, constant_etas, failures_text, final, judged, too_small, tuned
 from experiments.figures import stacked
 from experiments.pooling import gains

@@ -9,7 +9,6 @@ import pytest
 from matplotlib.axes import Axes
 
 from bsrs.cli import main
-from bsrs.figures.bars import relative_advantages
 from bsrs.figures.boards import board_of
 from bsrs.figures.curves import (
     Curve,
@@ -20,6 +19,7 @@ from bsrs.figures.style import BLACK, WHITE, eta_colours, eta_label, new_figure,
 from bsrs.stats import Interval
 from bsrs.tabular import MDP
 from bsrs.tabular.grids import named_mdp
+from experiments.bars import relative_advantages
 
 
 def _axes() -> Axes:

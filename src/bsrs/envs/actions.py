@@ -28,23 +28,23 @@ class Actions:
     @classmethod
     def of(cls, env: str, space: Any) -> Self:
         """Read the action space of `env`; BadInput where no agent can act in it."""
-        counts = _counts(space)
-        if counts is not None:
-            n = math.prod(counts)
-            if isinstance(space, Discrete) or n <= MOST_COMBINATIONS:
-                return cls(env, space, n=n)
-            raise BadInput(
-                f"env {env!r} has the actions {_short(space)} with {n:,} combinations; expected at most"
-                f" {MOST_COMBINATIONS}: gymnasium.wrappers.TransformAction can offer fewer"
-            )
-        bounds = _bounds(space)
-        if bounds is None:
+        leaves = _leaves(space)
+        if leaves and all(isinstance(leaf, Box) and leaf.dtype.kind == "f" for leaf in leaves):
+            low, high = (tuple(x for leaf in leaves for x in getattr(leaf, end).flat) for end in ("low", "high"))
+            return cls(env, space, low=tuple(map(float, low)), high=tuple(map(float, high)))
+        counts = [_counts(leaf) for leaf in leaves]
+        if not counts or None in counts:
             raise BadInput(
                 f"env {env!r} has the action space {_short(space)}; expected discrete actions or a vector of numbers:"
                 " gymnasium.wrappers.TransformAction can make such a space"
             )
-        low, high = (tuple(map(float, end)) for end in bounds)
-        return cls(env, space, low=low, high=high)
+        n = math.prod(count for part in counts for count in part or ())
+        if isinstance(space, Discrete) or n <= MOST_COMBINATIONS:
+            return cls(env, space, n=n)
+        raise BadInput(
+            f"env {env!r} has the actions {_short(space)} with {n:,} combinations; expected at most"
+            f" {MOST_COMBINATIONS}: gymnasium.wrappers.TransformAction can offer fewer"
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -64,9 +64,9 @@ class Actions:
         if isinstance(self.space, Discrete):
             return int(action) + int(self.space.start)
         if self.n is None:
-            return _from_numbers(self.space, iter(np.asarray(action).reshape(-1)))
-        counts = _counts(self.space)
-        return _from_digits(self.space, iter(np.unravel_index(int(action), counts or [])))
+            return _assembled(self.space, iter(np.asarray(action).flat))
+        counts = [count for leaf in _leaves(self.space) for count in _counts(leaf) or ()]
+        return _assembled(self.space, iter(np.unravel_index(int(action), counts)))
 
     def own_batch(self, actions: NDArray[Any]) -> Any:
         """Several actions: an array where the env's actions are arrays, else a list."""
@@ -76,57 +76,39 @@ class Actions:
         return np.stack(each) if self.space.shape is not None else each
 
 
-def _parts(space: Any) -> list[Any] | None:
-    """The spaces inside a Dict or a Tuple."""
-    return list(space.spaces.values()) if isinstance(space, Dict) else list(space) if isinstance(space, Tuple) else None
+def _leaves(space: Any) -> list[Any]:
+    """The spaces inside a Dict or a Tuple, or else the space itself."""
+    if not isinstance(space, (Dict, Tuple)):
+        return [space]
+    return [leaf for part in (space.values() if isinstance(space, Dict) else space) for leaf in _leaves(part)]
 
 
-def _counts(space: Any) -> list[int] | None:
-    """How many choices each part of a discrete action has; None where some part is continuous or without end."""
-    if isinstance(space, Discrete):
-        return [int(space.n)]
-    if isinstance(space, MultiDiscrete):
-        return [int(n) for n in space.nvec.reshape(-1)]
-    if isinstance(space, MultiBinary):
-        return [2] * math.prod(space.shape)
-    if isinstance(space, Box) and space.dtype is not None and np.dtype(space.dtype).kind in "iub":
-        return [int(high) - int(low) + 1 for low, high in zip(space.low.flat, space.high.flat, strict=True)]
-    parts = _parts(space)
-    found = [_counts(part) for part in parts] if parts else [None]
-    return None if None in found else [count for counts in found for count in counts or []]
+def _counts(leaf: Any) -> list[int] | None:
+    """How many choices each number of a discrete action has; None if it is continuous or without end."""
+    if isinstance(leaf, Discrete):
+        return [int(leaf.n)]
+    if isinstance(leaf, MultiDiscrete):
+        return [int(n) for n in leaf.nvec.flat]
+    if isinstance(leaf, MultiBinary):
+        return [2] * math.prod(leaf.shape)
+    if isinstance(leaf, Box) and leaf.dtype.kind in "iub":
+        return [int(high) - int(low) + 1 for low, high in zip(leaf.low.flat, leaf.high.flat, strict=True)]
+    return None
 
 
-def _bounds(space: Any) -> tuple[list[float], list[float]] | None:
-    """The lowest and highest value of each number of a continuous action."""
-    if isinstance(space, Box) and np.dtype(space.dtype).kind == "f":
-        return space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist()
-    parts = _parts(space)
-    found = [_bounds(part) for part in parts] if parts else [None]
-    if None in found:
-        return None
-    lows, highs = zip(*[bounds for bounds in found if bounds], strict=True)
-    return [x for low in lows for x in low], [x for high in highs for x in high]
-
-
-def _from_digits(space: Any, digits: Iterator[Any]) -> Any:
-    if isinstance(space, Discrete):
-        return int(next(digits)) + int(space.start)
+def _assembled(space: Any, numbers: Iterator[Any]) -> Any:
+    """The action that these numbers are: floats, or the number of each choice."""
     if isinstance(space, Dict):
-        return {name: _from_digits(part, digits) for name, part in space.spaces.items()}
+        return {name: _assembled(part, numbers) for name, part in space.items()}
     if isinstance(space, Tuple):
-        return tuple(_from_digits(part, digits) for part in space)
-    taken = np.array([int(next(digits)) for _ in range(math.prod(space.shape))]).reshape(space.shape)
+        return tuple(_assembled(part, numbers) for part in space)
+    if isinstance(space, Discrete):
+        return int(next(numbers)) + int(space.start)
+    taken = np.array([next(numbers) for _ in range(math.prod(space.shape))]).reshape(space.shape)
+    if space.dtype.kind == "f":  # float32 may round beyond the env's bounds
+        return np.asarray(np.minimum(np.maximum(taken.astype(space.dtype), space.low), space.high))
     first = space.start if isinstance(space, MultiDiscrete) else space.low if isinstance(space, Box) else 0
     return (taken + first).astype(space.dtype)
-
-
-def _from_numbers(space: Any, numbers: Iterator[Any]) -> Any:
-    if isinstance(space, Dict):
-        return {name: _from_numbers(part, numbers) for name, part in space.spaces.items()}
-    if isinstance(space, Tuple):
-        return tuple(_from_numbers(part, numbers) for part in space)
-    taken = np.array([next(numbers) for _ in range(math.prod(space.shape))], space.dtype).reshape(space.shape)
-    return np.asarray(np.minimum(np.maximum(taken, space.low), space.high))  # float32 may round beyond the env's bounds
 
 
 def _short(space: Any) -> str:
