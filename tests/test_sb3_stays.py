@@ -23,6 +23,7 @@ from torch import nn
 
 import bsrs.sb3
 from bsrs import Static
+from bsrs.errors import BadInput
 from bsrs.sb3 import load, shape
 from sb3_twins import BY_HAND, SMALL, build, filled, max_q, parameters, rewards, train
 
@@ -215,7 +216,18 @@ def test_models_of_one_class_share_one() -> None:
     assert type(shape(build("sb3 DQN"), 1.0)) is type(shape(build("sb3 DQN"), 2.0))
 
 
-# ---- V and potentials
+# ---- V, potentials and notices
+
+
+@pytest.mark.parametrize(("eta", "notice"), [(-1.0, True), (50, True), ("50", True), (5.0, False), (0, False)])
+def test_unusual_etas_print_a_notice(eta: Any, notice: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    shape(build("sb3 DQN"), eta)
+    assert ("usually make training worse" in capsys.readouterr().err) == notice
+
+
+def test_an_eta_that_is_no_number_is_refused_at_once() -> None:
+    with pytest.raises(BadInput, match="expected one number at every step"):
+        shape(build("sb3 DQN"), lambda step: "much")
 
 
 @pytest.mark.parametrize("name", ["sb3 DQN", "contrib QRDQN", "sb3 TD3", "sb3 DDPG"])

@@ -13,13 +13,16 @@ from gymnasium import spaces
 from torch import Tensor
 
 from bsrs.adapting import BatchShaper
-from bsrs.errors import BadInput, unknown
+from bsrs.errors import BadInput, say, unknown
 from bsrs.rng import stream
 from bsrs.sb3.values import Observations, map_obs, reader_for
 from bsrs.shaping import Potential, RandomDynamic, Shaper
 
 # (model, a batch of observations) -> one value per observation
 ValueFunction = Callable[[Any, Any], Any]
+
+UNUSUAL = 20.0
+"""etas above this, and negative ones, print a notice."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class ModelShaper(BatchShaper):
             _check_for_auto(model, self)
         seed = (model.seed or 0) if settings.seed is None else settings.seed
         self._rng = stream(seed, "sb3 potential", model.num_timesteps)
+        if not self.scale.depends_on_state:
+            _check_eta(self, model.num_timesteps)
 
     @torch.no_grad()
     def value(
@@ -131,6 +136,16 @@ def decode(text: Any, device: Any) -> Any:
         return {name: decode(part, device) for name, part in text.items()}
     array = np.load(io.BytesIO(zlib.decompress(base64.b64decode(text))), allow_pickle=False)
     return torch.from_numpy(array).to(device)
+
+
+def _check_eta(shaper: ModelShaper, step: int) -> None:
+    """Refuse an eta that is not a number, and print a notice if it is unusual."""
+    try:
+        eta = float(shaper.scale.at(shaper.memory, step))
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        raise BadInput(f"eta is {shaper.settings.eta!r}; expected one number at every step ({error})") from None
+    if eta < 0 or eta > UNUSUAL:
+        say(f"eta is {eta:g}: negative and very large values usually make training worse; 0.5 to 5 is common")
 
 
 def _check_for_auto(model: Any, shaper: ModelShaper) -> None:
