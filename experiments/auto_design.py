@@ -71,6 +71,24 @@ class WithAdvantage(Movement):
         return float(memory["b"]) * (1 + eta) / eta, self.reward * (1 + eta)
 
 
+@dataclass(frozen=True)
+class Lagged(Movement):
+    """The rule with the slope from movements that share no record, <m1 m4> / <m1 m3>, which noise does not bend."""
+
+    def look(self, memory: Memory, value: Array) -> Memory:
+        earlier = memory.get("earlier", [])
+        found = super().look(memory, value)
+        return {**found, "earlier": [*earlier, found["movement"]][-3:] if found["movement"] else []}
+
+    def _sums(self, memory: Memory, movement: Array) -> Memory:
+        if len(memory.get("earlier", [])) < 3:
+            return {}
+        first, _, last = (np.array(each) for each in memory["earlier"])
+        keep, product = 1 - 1 / self.periods, float(first @ movement)
+        sums = {"product": product, "square": (1 - memory["b before"]) * float(first @ last) + memory["b"] * product}
+        return {name: keep * memory[name] + new for name, new in sums.items()}
+
+
 FORMS: dict[str, ShapeScale] = {
     "eta = 0": Constant(0.0),
     "a = b, b to 1/2": WithAdvantage(reward=1.0),
@@ -79,6 +97,7 @@ FORMS: dict[str, ShapeScale] = {
     "b only, b to 1/2": Movement(reward=1.0),
     "c = 1/2": Movement(most=0.8),
     "a = b/2": WithAdvantage(most=0.8, reward=1.0, a=lambda b: b / 2),
+    "c = 1/2, b to 1/2, lagged slope": Lagged(),
 }
 """In the order in which they are trained."""
 
