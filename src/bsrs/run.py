@@ -20,7 +20,7 @@ from bsrs.envs.defaults import spec_of
 from bsrs.errors import BadInput, EnvFault
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
-from bsrs.store.read import ENDED, read_result
+from bsrs.store.read import ENDED, checkpoints, read_result
 from bsrs.store.run import TRACEBACK, Run
 from bsrs.train import Loop, Outcome, Progress
 from bsrs.writing import Denied, Exhausted
@@ -84,7 +84,7 @@ def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
 
     All of them, from the latest step of which each has a checkpoint; otherwise those that are as far as the first.
     """
-    saved = [one.generations() for one in runs]
+    saved = [checkpoints(one.folder) for one in runs]
     common = set.intersection(*(set(found) for found in saved))
     step = max(common) if common else max(saved[0], default=0)
     engine = saved[0][step].engine if step in saved[0] else ""
@@ -154,13 +154,7 @@ class Records:
     def timing(self, line: dict[str, Any]) -> None:
         """Not kept."""
 
-    def prepare(self, state: State) -> None:
-        """Not kept."""
-
-    def commit(self) -> None:
-        """Not kept."""
-
-    def forget(self) -> None:
+    def save(self, state: State) -> None:
         """Not kept."""
 
     def finish(self, outcome: Outcome, policy: State) -> None:

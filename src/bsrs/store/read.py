@@ -7,11 +7,12 @@ no seal and are read without; model and timing may be missing from any, for many
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -181,15 +182,39 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
     return result
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint on the disk, and the engine that computed it."""
+
+    path: Path
+    engine: str
+
+
+def checkpoints(folder: Path) -> dict[int, Checkpoint]:
+    """Find the run's checkpoints by their step: the last one, and the one before it if that is still there."""
+    found = {}
+    for path in (folder / "checkpoint.old", folder / "checkpoint"):
+        if os.path.lexists(path):
+            step, engine = _label(path)
+            found[step] = Checkpoint(path, engine)
+    return found
+
+
+def _label(path: Path) -> tuple[int, str]:
+    """Read step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
+    try:
+        content = read_json(path / "state.json")
+        step, engine = content["info"]["step"], content["about"].get("engine", "")
+    except (Damaged, FileNotFoundError, KeyError, TypeError, AttributeError):
+        return 0, ""
+    return (step, str(engine)) if is_count(step) else (0, "")
+
+
 def checkpoint_step(folder: Path) -> int:
-    """Read how far the run's checkpoint is; 0 without one, or where it cannot be read."""
-    for name in ("checkpoint", "checkpoint.old"):  # the second alone, if a kill fell between two renames
-        try:
-            step = read_json(folder / name / "state.json")["info"]["step"]
-            return step if is_count(step) else 0
-        except (OSError, BadInput, KeyError, TypeError):
-            continue
-    return 0
+    """Read how far the run's last checkpoint is; 0 without one, or where it cannot be read."""
+    try:
+        return max(checkpoints(folder), default=0)
+    except BadInput:
+        return 0
 
 
 def has_ended(folder: Path) -> bool:
@@ -270,15 +295,15 @@ def _read_policy(folder: Path) -> State:
     try:
         return checkpoint.read_model_bytes(read_bytes(path, _LARGEST_MODEL))
     except FileNotFoundError:
-        last = checkpoint.latest(folder / "checkpoint")
+        saved = checkpoints(folder)
     except (Denied, Exhausted, MemoryError):
         raise
     except Exception as error:  # whatever reading bytes of unknown origin may raise
         raise Damaged(f"{path} is damaged: {error}") from None
-    if last is None:
+    if not saved:
         raise BadInput(f"the run {folder} has no model: it was removed, or the run stopped before its first checkpoint")
     try:
-        agent = checkpoint.load(last)[0].part("agent")
+        agent = checkpoint.load(saved[max(saved)].path)[0].part("agent")
         shaping = agent.info["shaping"]
     except (KeyError, TypeError) as error:
         raise Damaged(f"the checkpoint of {folder} is damaged: {error}") from None
