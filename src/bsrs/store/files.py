@@ -198,10 +198,13 @@ def is_number(value: Any) -> bool:
 def parse_json(raw: bytes, where: str) -> Any:
     """Parse strict JSON, or raise `Damaged`; `where` it is from."""
     try:
-        return json.loads(raw, parse_constant=_not_json)
+        return _STRICT.decode(raw.decode())
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}") from None
 
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_not_json)

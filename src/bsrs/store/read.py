@@ -67,8 +67,7 @@ class RunRecord:
     @property
     def score(self) -> float | None:
         """Score of the last evaluation, or None."""
-        scores = self.trace("score", "eval")[1]
-        return float(scores[-1]) if len(scores) else None
+        return next((line["score"] for line in reversed(self.metrics) if line["kind"] == "eval"), None)
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -152,8 +151,8 @@ def read_config(folder: Path) -> RunSettings:
     return settings
 
 
-def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
-    """Read how the run ended, or None while it has not; its seal is verified unless that was just done."""
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Read how the run ended, or None while it has not, and verify its seal."""
     path = folder / "result.json"
     try:
         result = read_json(path)
@@ -170,7 +169,7 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
     )
     if not sound:
         raise Damaged(f"{path} is damaged: expected an outcome, a step and a score")
-    for name, mark in result.get("seal", {}).items() if verify else ():
+    for name, mark in result.get("seal", {}).items():
         if name not in SEALED or not isinstance(mark, dict):
             raise Damaged(f"{path} is damaged: it seals {name[:40]!r}")
         try:
@@ -240,9 +239,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
             raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
         for name, value in record.items():
-            parts = value if isinstance(value, list) else [value]
-            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
-                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+            for part in value if isinstance(value, list) else (value,):
+                if not (is_number(part) or isinstance(part, (str, bool))):
+                    raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
         if record["kind"] == "eval" and not is_number(record.get("score")):
             raise Damaged(f"{where} is damaged: expected an evaluation with a score")
         records.append(record)
