@@ -21,7 +21,6 @@ from bsrs.errors import BadInput, printable, say
 from bsrs.naming import read_value
 
 if TYPE_CHECKING:
-    from bsrs.stats.comparison import Comparison
     from bsrs.stats.recommend import Recommendation
     from bsrs.store.table import RunStatus
 
@@ -159,23 +158,13 @@ def recommend(
         print_recommendations(found)
 
 
-def _record(each: Recommendation) -> dict[str, object]:
-    about = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
-    answer = {"by": each.by, "eta": each.eta, "answer": each.answer, "sentence": each.sentence, "best": each.best}
-    gains = {"gain": _finite(each.gain), "other": _finite(each.other)}
-    failures = {
-        name: None if found is None else {**dataclasses.asdict(found), "bound": found.bound}
-        for name, found in (("failures", each.failures), ("baseline_failures", each.baseline_failures))
-    }
-    return {**about, "variant": each.variant, **answer, **gains, **failures, "more_seeds": each.more_seeds}
-
-
-def _finite(comparison: Comparison | None) -> dict[str, object] | None:
-    """As data. JSON has no infinity: an end that is not known is null."""
-    if comparison is None:
-        return None
-    infinite = (float("inf"), -float("inf"))
-    return {name: None if value in infinite else value for name, value in dataclasses.asdict(comparison).items()}
+def _record(each: Recommendation) -> dict[str, Any]:
+    record: dict[str, Any] = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
+    record |= {name: value for name, value in dataclasses.asdict(each).items() if name != "task"}
+    for name in ("failures", "baseline_failures"):
+        if (found := getattr(each, name)) is not None:
+            record[name]["bound"] = found.bound
+    return record
 
 
 def report(
