@@ -17,7 +17,7 @@ from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.checking import check_env
 from bsrs.envs.defaults import spec_of
-from bsrs.errors import BadInput, EnvFault
+from bsrs.errors import BadInput, EnvFault, say
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
 from bsrs.store.read import ENDED, checkpoints, read_result
@@ -109,6 +109,8 @@ def _train(
                     _continue(loop, p, one, state)
         except Damaged:
             return {}
+        for one in runs if step and progress else ():
+            say(f"{one.folder} holds this run, unfinished: it resumes at step {step:,}")
         outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
         return {one.folder: outcome for one, outcome in zip(runs, outcomes, strict=True)}
     except Exception as error:
