@@ -132,7 +132,7 @@ def test_a_folder_with_strange_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be made"):
+    with pytest.raises(BadInput, match="file cannot be used: File exists"):
         opened(tmp_path / "file")
 
 
