@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 
@@ -30,11 +29,11 @@ def _main() -> None:
     sys.path.insert(0, "")  # as `python -m bsrs` has it: modules of the folder it is started in
     left = int(sys.argv[1])
     saved = False
-    commit, append = checkpoint.commit, Lines.append
+    save, append = checkpoint.save, Lines.append
 
-    def commit_and_note(folder: Path) -> None:
+    def save_and_note(*words: Any, **named: Any) -> None:
         nonlocal saved
-        commit(folder)
+        save(*words, **named)
         saved = True
 
     def append_and_die(self: Lines, *words: Any, **named: Any) -> None:
@@ -44,7 +43,7 @@ def _main() -> None:
         if left <= 0 and saved:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    checkpoint.commit = commit_and_note
+    checkpoint.save = save_and_note
     Lines.append = append_and_die  # type: ignore[method-assign]
     main(sys.argv[2:])
 

@@ -144,7 +144,7 @@ def test_the_whole_benchmark_on_its_small_case(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("agent", "Expected one of {agents, tabular, sb3"),
+        ("agent", "unknown command 'agent': did you mean agents?"),
         ("agents --quik", "unknown flag --quik: did you mean --quick?"),
         ("agents --case Pung", "unknown --case 'Pung': did you mean Pong?"),
         ("tabular --mdp nowhere", "unknown table 'nowhere'"),

@@ -26,7 +26,7 @@ from bsrs.export import export_policy
 from bsrs.report import read_study, write_report
 from bsrs.run import Records, make_agent, run
 from bsrs.store import checkpoint
-from bsrs.store.read import read_result
+from bsrs.store.read import checkpoints, read_result
 from bsrs.store.run import TRACEBACK, Run
 from bsrs.store.table import list_runs
 from bsrs.tabular.mdp import MDP
@@ -74,7 +74,7 @@ def test_a_passing_want_of_resources_keeps_the_checkpoint(
 ) -> None:
     expected = finished(small_sweep(eta=(0.0,)), tmp_path / "whole")
     folder = begin(expand_first(), tmp_path / "runs")
-    before = checkpoint.latest(folder / "checkpoint")
+    before = checkpoints(folder)
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise error
@@ -83,7 +83,7 @@ def test_a_passing_want_of_resources_keeps_the_checkpoint(
     with pytest.raises((BadInput, MemoryError, OSError)):
         run([expand_first()], [folder], OPTIONS)
     monkeypatch.undo()
-    assert checkpoint.latest(folder / "checkpoint") == before
+    assert checkpoints(folder) == before
     run([expand_first()], [folder], OPTIONS)
     assert metrics(tmp_path / "runs") == expected
 
@@ -127,23 +127,22 @@ class Stop(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("step", ["prepare", "commit", "forget"])
 @pytest.mark.parametrize("member", [0, 1])
 def test_a_population_killed_between_two_members_checkpoints_resumes_exactly(
-    tmp_path: Path, step: str, member: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, member: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs, whole = population(tmp_path / "whole")
     run(configs, whole, OPTIONS)
     _, folders = population(tmp_path / "killed")
-    real, calls = getattr(Run, step), []
+    real, calls = Run.save, []
 
     def killed(self: Run, *arguments: Any) -> None:
         calls.append(self.folder)
-        if len(calls) == 3 + member:  # in the second generation
+        if len(calls) == 3 + member:  # at the second checkpoint
             raise Stop
         real(self, *arguments)
 
-    monkeypatch.setattr(Run, step, killed)
+    monkeypatch.setattr(Run, "save", killed)
     with pytest.raises(Stop):
         run(configs, folders, OPTIONS)
     monkeypatch.undo()

@@ -118,7 +118,7 @@ def test_calibration_leaves_and_prints_its_rows(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("pendulun", "Expected one of {tabular, theory, atari"),
+        ("pendulun", "unknown command 'pendulun': did you mean pendulum?"),
         ("pendulum --scael smoke", "unknown flag --scael: did you mean --scale?"),
         ("pendulum --scale big", "unknown --scale 'big': expected one of laptop, paper, smoke"),
         ("theory --env CartPole-v1", "--env: theory does not take it"),

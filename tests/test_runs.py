@@ -15,10 +15,11 @@ from bsrs.cli import main
 from bsrs.config.settings import folder_name
 from bsrs.config.sweep import RunFilter
 from bsrs.store.lock import Lock
-from bsrs.store.table import connect, list_runs, pulse, read_records, read_runs
+from bsrs.store.table import connect, list_runs, read_records, read_runs
 from bsrs.store.trackers import open_trackers
 from bsrs.sweep.conduct import sweep_folder
 from bsrs.sweep.plan import expand
+from bsrs.sweep.view import pulse
 from sweeping import begin, finished, small_sweep
 
 SWEEP = small_sweep()

@@ -20,6 +20,7 @@ from bsrs.config.settings import RunSettings
 from bsrs.errors import BadInput
 from bsrs.store import checkpoint, read_config, read_metrics, read_model, read_result
 from bsrs.store.files import Lines
+from bsrs.store.read import checkpoints
 from bsrs.store.run import Run
 from bsrs.train import Outcome
 
@@ -36,18 +37,12 @@ def opened(folder: Path, config: DQNConfig = CONFIG, resume: bool = False) -> Ru
     return Run(folder, config, resume=resume)
 
 
-def save(run: Run, state: State) -> None:
-    run.prepare(state)
-    run.commit()
-    run.forget()
-
-
 def stopped_run(folder: Path) -> None:
     """A run that was stopped after a checkpoint and one more record."""
     run = opened(folder)
     run.load()
     run.append({"kind": "train", "step": 50})
-    save(run, STATE)
+    run.save(STATE)
     run.append({"kind": "train", "step": 60})
     run.close()
 
@@ -56,7 +51,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     run = opened(tmp_path)
     assert run.load() is None
     run.append({"kind": "train", "step": 1, "loss": float("nan")})
-    save(run, STATE)
+    run.save(STATE)
     run.finish(Outcome("finished", 100, 7.5), POLICY)
     run.close()
     assert read_config(tmp_path) == RunSettings.of(CONFIG)
@@ -137,7 +132,7 @@ def test_a_folder_with_strange_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be made"):
+    with pytest.raises(BadInput, match="file cannot be used: File exists"):
         opened(tmp_path / "file")
 
 
@@ -222,9 +217,8 @@ def test_a_save_killed_at_any_step_leaves_a_whole_checkpoint_and_can_be_repeated
         except Killed:
             steps += 1
         killer.left = None
-        found = checkpoint.latest(folder)
-        assert found is not None
-        loaded = checkpoint.load(found)
+        found = checkpoints(tmp_path)
+        loaded = checkpoint.load(found[max(found)].path)
         assert torch.equal(loaded[0].tensors["w"], STATE.tensors["w"])
         assert loaded[1]["version"] in (last, last + 1)
         last = loaded[1]["version"]
@@ -277,6 +271,6 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path: Path, monkeypatch: pyte
     run = opened(tmp_path, resume=True)
     run.load()
     with pytest.raises(BadInput, match="no space left"):
-        save(run, dataclasses.replace(STATE, info={"step": 99}))
+        run.save(dataclasses.replace(STATE, info={"step": 99}))
     run.close()
     assert checkpoint.load(tmp_path / "checkpoint")[0].info["step"] == 50

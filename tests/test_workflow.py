@@ -40,14 +40,14 @@ def fails(capsys, *words: str) -> str:
 def test_train_resumes_by_itself_and_says_so(tmp_path, monkeypatch, capsys):
     words = [*WORDS, "--checkpoint-every", "100", "--log-every", "50", "--no-tensorboard"]
     main([*words, "--out", str(tmp_path / "whole")])
-    forget = bsrs.run.Run.forget  # the last step of saving
+    save = bsrs.run.Run.save
 
-    def killed_after_saving(self):
-        forget(self)
+    def killed_after_saving(self, state):
+        save(self, state)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("bsrs.run.Run.forget", killed_after_saving)
+        patched.setattr("bsrs.run.Run.save", killed_after_saving)
         with pytest.raises(SystemExit):
             main([*words, "--out", str(tmp_path / "killed")])
     capsys.readouterr()

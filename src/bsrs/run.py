@@ -17,10 +17,10 @@ from bsrs.config.sweep import RunOptions
 from bsrs.config.training import TrainingConfig
 from bsrs.envs.checking import check_env
 from bsrs.envs.defaults import spec_of
-from bsrs.errors import BadInput, EnvFault
+from bsrs.errors import BadInput, EnvFault, say
 from bsrs.shaping import Shaping
 from bsrs.store.files import Damaged
-from bsrs.store.read import ENDED, read_result
+from bsrs.store.read import ENDED, checkpoints, read_result
 from bsrs.store.run import TRACEBACK, Run
 from bsrs.train import Loop, Outcome, Progress
 from bsrs.writing import Denied, Exhausted
@@ -84,7 +84,7 @@ def _next_group(runs: Sequence[Run]) -> tuple[int, str, list[Run]]:
 
     All of them, from the latest step of which each has a checkpoint; otherwise those that are as far as the first.
     """
-    saved = [one.generations() for one in runs]
+    saved = [checkpoints(one.folder) for one in runs]
     common = set.intersection(*(set(found) for found in saved))
     step = max(common) if common else max(saved[0], default=0)
     engine = saved[0][step].engine if step in saved[0] else ""
@@ -109,6 +109,8 @@ def _train(
                     _continue(loop, p, one, state)
         except Damaged:
             return {}
+        for one in runs if step and progress else ():
+            say(f"{one.folder} holds this run, unfinished: it resumes at step {step:,}")
         outcomes = loop.run(checkpoint_every=options.checkpoint_every, progress=progress)
         return {one.folder: outcome for one, outcome in zip(runs, outcomes, strict=True)}
     except Exception as error:
@@ -154,13 +156,7 @@ class Records:
     def timing(self, line: dict[str, Any]) -> None:
         """Not kept."""
 
-    def prepare(self, state: State) -> None:
-        """Not kept."""
-
-    def commit(self) -> None:
-        """Not kept."""
-
-    def forget(self) -> None:
+    def save(self, state: State) -> None:
         """Not kept."""
 
     def finish(self, outcome: Outcome, policy: State) -> None:

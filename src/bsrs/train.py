@@ -33,14 +33,8 @@ class Recorder(Protocol):
     def timing(self, line: dict[str, Any]) -> None:
         """How long things took: never the same twice, so kept apart."""
 
-    def prepare(self, state: State) -> None:
-        """Write a checkpoint aside."""
-
-    def commit(self) -> None:
-        """Put the prepared checkpoint in place, next to the last one."""
-
-    def forget(self) -> None:
-        """Remove the checkpoint before the last one."""
+    def save(self, state: State) -> None:
+        """Write a checkpoint. A member of a population keeps the one before it, too."""
 
     def finish(self, outcome: "Outcome", policy: State) -> None:
         """The run has ended, with this trained policy."""
@@ -206,14 +200,9 @@ class Loop:
     # ---- checkpoints
 
     def _save(self) -> None:
-        """Save everyone's checkpoint as one generation: nobody gives up the last one before all have the next."""
-        training = [(p, member.recorder) for p, member in enumerate(self.members) if member.outcome is None]
-        for p, recorder in training:
-            recorder.prepare(self.state(p))
-        for _, recorder in training:
-            recorder.commit()
-        for _, recorder in training:
-            recorder.forget()
+        for p, member in enumerate(self.members):
+            if member.outcome is None:
+                member.recorder.save(self.state(p))
 
     def state(self, p: int) -> State:
         """Everything that member `p` needs to resume exactly."""

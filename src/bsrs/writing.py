@@ -47,13 +47,8 @@ def explained(what: Path | str) -> Iterator[None]:
 
 def make_folder(folder: Path) -> None:
     """Make the folder and those above it, where they are missing."""
-    try:
+    with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if error.errno in _NO_RESOURCES:
-            with explained(folder):
-                raise
-        raise Denied(f"the folder {folder} cannot be made: {error.strerror}") from None
 
 
 def own_folder(folder: Path) -> Path:

@@ -48,7 +48,7 @@ def parse(takes: Any, words: list[str], prog: str, description: str) -> Any:
             arguments, left = tyro.cli(takes, args=words, prog=prog, description=description, return_unknown_args=True)
     except SystemExit as stop:
         if stop.code:
-            raise BadInput(f"{_sentence(said.getvalue())} (see {prog} --help)") from None
+            raise BadInput(f"{_sentence(said.getvalue(), words)} (see {prog} --help)") from None
         raise
     if left:
         raise BadInput(f"{left[0]!r} is one word too many for {prog} (see {prog} --help)")
@@ -96,7 +96,7 @@ def _choices(hint: Any) -> tuple[str, ...]:
     return tuple(word for part in inner for word in _choices(part))
 
 
-def _sentence(box: str) -> str:
+def _sentence(box: str, words: list[str]) -> str:
     """tyro's error without its frame, its colours and all that follows the first paragraph."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", box)
     text = re.sub(r"^╭.*$|^[^\n]*\n *-+ *$", "", text, count=1, flags=re.MULTILINE)  # the title
@@ -106,6 +106,8 @@ def _sentence(box: str) -> str:
     sentence = re.sub(r"no type matching \{None\}\|(.+?) could be instantiated from", r"expected \1, not", sentence)
     if choice := re.fullmatch(r"invalid choice '(.*)' for argument '(--\S+)'\. Expected one of \((.*)\)\.?", sentence):
         return str(unknown(choice[2], choice[1], set(re.findall(r"'([^']*)'", choice[3])) - {"None"}))
+    if (commands := re.fullmatch(r"Expected one of \{(.*)\}\.?", sentence)) and words and words[0][:1] != "-":
+        return str(unknown("command", words[0], commands[1].split(", ")))
     sentence = re.sub(r"^Error parsing [A-Z]\w*: ", "", sentence)  # what a config itself says needs no name of a class
     return re.sub(r"Error parsing \S*/", "Error parsing ", sentence).rstrip(".")  # of several names the last
 

@@ -16,12 +16,10 @@ from tyro.conf import Positional
 
 from bsrs.cli.show import print_json, print_recommendations
 from bsrs.config.sweep import RunFilter
-from bsrs.config.training import check_range
 from bsrs.errors import BadInput, printable, say
 from bsrs.naming import read_value
 
 if TYPE_CHECKING:
-    from bsrs.stats.comparison import Comparison
     from bsrs.stats.recommend import Recommendation
     from bsrs.store.table import RunStatus
 
@@ -159,23 +157,13 @@ def recommend(
         print_recommendations(found)
 
 
-def _record(each: Recommendation) -> dict[str, object]:
-    about = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
-    answer = {"by": each.by, "eta": each.eta, "answer": each.answer, "sentence": each.sentence, "best": each.best}
-    gains = {"gain": _finite(each.gain), "other": _finite(each.other)}
-    failures = {
-        name: None if found is None else {**dataclasses.asdict(found), "bound": found.bound}
-        for name, found in (("failures", each.failures), ("baseline_failures", each.baseline_failures))
-    }
-    return {**about, "variant": each.variant, **answer, **gains, **failures, "more_seeds": each.more_seeds}
-
-
-def _finite(comparison: Comparison | None) -> dict[str, object] | None:
-    """As data. JSON has no infinity: an end that is not known is null."""
-    if comparison is None:
-        return None
-    infinite = (float("inf"), -float("inf"))
-    return {name: None if value in infinite else value for name, value in dataclasses.asdict(comparison).items()}
+def _record(each: Recommendation) -> dict[str, Any]:
+    record: dict[str, Any] = {"sweep": str(each.task.sweep), "algorithm": each.task.algorithm, "env": each.task.env}
+    record |= {name: value for name, value in dataclasses.asdict(each).items() if name != "task"}
+    for name in ("failures", "baseline_failures"):
+        if (found := getattr(each, name)) is not None:
+            record[name]["bound"] = found.bound
+    return record
 
 
 def report(
@@ -204,30 +192,6 @@ def report(
 # Trained agents.
 
 
-@dataclass(frozen=True)
-class PlayArguments:
-    run: Annotated[Path, tyro.conf.Positional]
-    """Path to the run folder."""
-    out: Path = Path("play.gif")
-    """Write the video to this file: a .gif or an .mp4."""
-    window: bool = False
-    """Open a window instead of writing a file."""
-    episodes: int = 1
-    """Play this many greedy episodes."""
-    most_steps: int = 2_000
-    """Stop after this many steps."""
-    eta: str = ""
-    """Choose the run with this eta, in a folder with several runs."""
-    run_seed: int | None = None
-    """Choose the run trained with this seed, in a folder with several runs."""
-    seed: int = 0
-    """Seed the episodes."""
-    fps: int = 30
-    """Frames per second."""
-    trust: bool = False
-    """Import the modules that the run names. Only for folders whose origin you know."""
-
-
 def _picked(folder: Path, eta: str, seed: int | None) -> Path:
     from bsrs.store.read import pick_run
 
@@ -235,18 +199,43 @@ def _picked(folder: Path, eta: str, seed: int | None) -> Path:
     return pick_run(folder, float(value) if isinstance(value, int | float) else eta or None, seed)
 
 
-def play(arguments: PlayArguments) -> None:
-    """Play a trained run and record a video of it."""
-    check_range(arguments, 1, "episodes", "most_steps", "fps")
-    folder = _picked(arguments.run, arguments.eta, arguments.run_seed)
+def play(
+    run: Positional[Path],
+    out: Path = Path("play.gif"),
+    window: bool = False,
+    episodes: int = 1,
+    most_steps: int = 2_000,
+    eta: str = "",
+    run_seed: int | None = None,
+    seed: int = 0,
+    fps: int = 30,
+    trust: bool = False,
+) -> None:
+    """Play a trained run and record a video of it.
+
+    Args:
+        run: Path to the run folder.
+        out: Write the video to this file: a .gif or an .mp4.
+        window: Open a window instead of writing a file.
+        episodes: Play this many greedy episodes.
+        most_steps: Stop after this many steps.
+        eta: Choose the run with this eta, in a folder with several runs.
+        run_seed: Choose the run trained with this seed, in a folder with several runs.
+        seed: Seed the episodes.
+        fps: Frames per second.
+        trust: Import the modules that the run names. Only for folders whose origin you know.
+    """
+    if min(episodes, most_steps, fps) < 1:
+        raise BadInput("--episodes, --most-steps or --fps is below 1; expected at least 1")
+    folder = _picked(run, eta, run_seed)
     from bsrs.play import Play, show, write_video
 
-    player = Play(folder, seed=arguments.seed, trust=arguments.trust)
-    pictures = player.pictures(arguments.episodes, arguments.most_steps)
-    if arguments.window:
-        show(pictures, arguments.fps)
+    player = Play(folder, seed=seed, trust=trust)
+    pictures = player.pictures(episodes, most_steps)
+    if window:
+        show(pictures, fps)
     else:
-        print(f"{arguments.out}: {write_video(pictures, arguments.out, arguments.fps)} pictures")
+        print(f"{out}: {write_video(pictures, out, fps)} pictures")
     print(f"scores: {', '.join(f'{score:g}' for score in player.scores) or 'no episode ended'}")
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bsrs.errors import printable
+from bsrs.store.files import finite
 from bsrs.sweep.view import duration
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 def print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2))
+    print(json.dumps(finite(document), indent=2))
 
 
 def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:

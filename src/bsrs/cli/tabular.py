@@ -46,43 +46,50 @@ def solve(config: SolveTable) -> None:
     if config.plot and config.mdp:
         raise BadInput(f"--plot draws maps, FrozenLake, CliffWalking and Taxi; {config.mdp} has no board")
     mdp = named_mdp(config.table, slip=config.slip, goal=config.goal)
-    rows, solutions = [], dict[float | str, Solution]()
     if config.plot:
         from bsrs.figures.boards import board_of
 
         board_of(config.table)  # says at once if there is none
-    for eta in config.eta or (0.0,):
-        with watch_residual(config.tol, f"{config.table}, eta {eta}") as watch:
-            solution = solve_table(
-                mdp,
-                config.gamma,
-                eta=AUTO if eta == "auto" else eta,
-                method=config.method or ("iterate" if config.eta else "auto"),
-                tol=config.tol,
-                max_steps=config.max_steps,
-                threads=config.threads or None,
-                watch=watch,
-            )
-        rows.append(
-            {
-                "eta": eta,
-                "method": solution.method,
-                "outcome": solution.outcome,
-                "applications": solution.applications,
-                "residual": float(solution.residuals[-1]),
-                "start_value": float(mdp.start_distribution() @ solution.optimal_value),
-            }
-        )
-        solutions[eta] = solution
+    solutions = {eta: _solution(config, mdp, eta) for eta in config.eta or (0.0,)}
+    eta, last = list(solutions.items())[-1]
     if config.plot:
-        _plot_solution(config, mdp, AUTO if eta == "auto" else eta, solution)
+        _plot_solution(config, mdp, _rule(eta), last)
+    rows = [
+        {
+            "eta": eta,
+            "method": solution.method,
+            "outcome": solution.outcome,
+            "applications": solution.applications,
+            "residual": float(solution.residuals[-1]),
+            "start_value": float(mdp.start_distribution() @ solution.optimal_value),
+        }
+        for eta, solution in solutions.items()
+    ]
     if config.json:
-        extra = {"value": solution.optimal_value.tolist(), "policy": solution.policy.tolist()}
+        extra = {"value": last.optimal_value.tolist(), "policy": last.policy.tolist()}
         print_json({"map": config.table, "gamma": config.gamma, "rows": rows, **extra})
         return
     print_table(f"{_title(config)}, residual below {config.tol:g}", rows)
     if mdp.n_states <= 400 and is_map(config.table):
         _print_policies(GridMap.named(config.table), solutions)
+
+
+def _solution(config: SolveTable, mdp: MDP, eta: float | str) -> Solution:
+    with watch_residual(config.tol, f"{config.table}, eta {eta}") as watch:
+        return solve_table(
+            mdp,
+            config.gamma,
+            eta=_rule(eta),
+            method=config.method or ("iterate" if config.eta else "auto"),
+            tol=config.tol,
+            max_steps=config.max_steps,
+            threads=config.threads or None,
+            watch=watch,
+        )
+
+
+def _rule(eta: float | str) -> float | str:
+    return AUTO if eta == "auto" else eta
 
 
 def _print_policies(grid: GridMap, solutions: dict[float | str, Solution]) -> None:

@@ -16,11 +16,11 @@ from tyro.conf import Positional
 from bsrs.cli.flags import OWN, algorithm_flags, as_text, preset_values, set_flags
 from bsrs.cli.show import print_json, print_recommendations, print_table, show_progress
 from bsrs.config.algorithms import Algorithm, algorithms, preset
-from bsrs.config.settings import RunSettings, folder_name
+from bsrs.config.settings import folder_name
 from bsrs.config.sweep import RunOptions, SweepConfig, SweepLists, SweepOptions
 from bsrs.envs.defaults import default_preset
 from bsrs.envs.given import with_settings
-from bsrs.errors import BadInput, printable, say, unknown
+from bsrs.errors import BadInput, printable, unknown
 from bsrs.naming import read_value
 from bsrs.scales import check_eta
 from bsrs.sweep.plan import describe, expand, read_sweep, sweep_presets, tasks_left
@@ -65,25 +65,11 @@ def _train(algorithm: str, arguments: TrainArguments) -> None:
     folders = [(arguments.out or Path("runs")) / folder_name(config) for config in configs]
     if arguments.out is not None and len(configs) == 1:
         folders = [arguments.out]
-    for config, folder in zip(configs, folders, strict=True):
-        if step := _resumes_at(config, folder):
-            say(f"{folder} holds this run, unfinished: it resumes at step {step:,}")
     with show_progress(configs[0].steps, f"{algorithm} {arguments.env}") as progress:
         outcomes = run(configs, folders, arguments, progress)
     for folder, outcome in zip(folders, outcomes, strict=True):
         score = "none" if outcome.score is None else f"{outcome.score:.2f}"
         print(f"{folder}: {outcome.outcome} at step {outcome.step:,}, score {score}  {outcome.reason}".rstrip())
-
-
-def _resumes_at(config: TrainingConfig, folder: Path) -> int:
-    """The step of the checkpoint in the folder, if it holds this run and that has not ended; else 0."""
-    from bsrs.store.read import checkpoint_step, has_ended, read_config
-
-    try:
-        same = (folder / "config.json").exists() and read_config(folder) == RunSettings.of(config)
-        return checkpoint_step(folder) if same and not has_ended(folder) else 0
-    except BadInput:  # damaged: the run itself says how
-        return 0
 
 
 def _config(algorithm: str, arguments: TrainArguments, eta: float | str, seed: int) -> TrainingConfig:
@@ -140,7 +126,7 @@ def sweep_preset(arguments: PresetArguments) -> None:
     if bool(arguments.file) == bool(arguments.preset):
         raise BadInput(f"expected a TOML file or one --preset of {', '.join(sweep_presets())}")
     name = arguments.preset or str(arguments.file)
-    sweep = read_sweep(name, arguments.scale, dict(map(_setting, arguments.set)))
+    sweep = read_sweep(name, arguments.scale, _values("--set", arguments.set))
     _sweep(sweep, arguments, "-".join(filter(None, (Path(name).stem, arguments.scale))))
 
 
@@ -223,24 +209,17 @@ def _ended(summary: Summary) -> list[str]:
 
 
 def _with_settings(env: str, settings: Sequence[str]) -> str:
-    name = with_settings(env, {key: read_value(value) for key, value in map(_pair, settings)})
+    name = with_settings(env, _values("--env-kwargs", settings))
     assert isinstance(name, str)
     return name
 
 
-def _pair(text: str, flag: str = "--env-kwargs") -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise BadInput(f"{flag} {text}: expected NAME=VALUE")
-    return name, value
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, value = _pair(text, "--set")
-    try:
-        return name, tomllib.loads(f"value = {value}")["value"]
-    except ValueError:  # no TOML, or a number of thousands of digits
-        return name, value
+def _values(flag: str, words: Sequence[str]) -> dict[str, Any]:
+    """Name -> value of each NAME=VALUE."""
+    pairs = [word.partition("=") for word in words]
+    if wrong := [name for name, equals, _ in pairs if not equals]:
+        raise BadInput(f"{flag} {wrong[0]}: expected NAME=VALUE")
+    return {name: read_value(value) for name, _, value in pairs}
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -45,16 +45,16 @@ def from_dict(cls: type[Config], data: dict[str, Any], where: str = "config") ->
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in data:
             raise BadInput(f"{where}: field {name!r} is missing")
-    return cls(**{name: _typed(value, hints[name], f"{where}: field {name!r}") for name, value in data.items()})
+    return cls(**{name: typed(value, hints[name], f"{where}: field {name!r}") for name, value in data.items()})
 
 
-def _typed(value: Any, hint: Any, where: str) -> Any:
+def typed(value: Any, hint: Any, where: str) -> Any:
     """`value` as the type `hint` says, or BadInput. Lists become tuples and whole numbers floats; no other casts."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         for option in args:
             try:
-                return _typed(value, option, where)
+                return typed(value, option, where)
             except BadInput:
                 continue
     elif origin is Literal:
@@ -64,7 +64,7 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, (list, tuple)):
             options = args[:1] * len(value) if args[-1] is Ellipsis else args
             if len(options) == len(value):
-                return tuple(_typed(v, option, where) for v, option in zip(value, options, strict=True))
+                return tuple(typed(v, option, where) for v, option in zip(value, options, strict=True))
     elif origin is dict:
         if isinstance(value, dict):
             return value

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from bsrs.config.algorithms import find_algorithm
-from bsrs.config.base import from_dict, to_dict
+from bsrs.config.base import from_dict, to_dict, typed
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import BadInput
 
@@ -52,7 +52,7 @@ class RunSettings:
     def read(cls, algorithm: str, fields: Mapping[str, Any], where: str = "config") -> "RunSettings":
         """Take the settings from plain data. A missing or mistyped field raises BadInput."""
         plain = {name: _as_tuple(value) for name, value in fields.items()}
-        known = {name: _typed(plain, name, kinds, where) for name, kinds in _TYPES.items()}
+        known = {name: _known(plain, name, where) for name in _TYPES}
         return cls(algorithm, **known, fields={**plain, **known})
 
     @classmethod
@@ -117,25 +117,18 @@ def identity_in_format_1(algorithm: str, fields: Mapping[str, Any]) -> str:
     return identity_of([name, counted])
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "env": (str,), "eta": (float, str), "seed": (int,), "steps": (int,), "eval_every": (int,),
-}  # fmt: skip
+_TYPES = {"env": str, "eta": float | str, "seed": int, "steps": int, "eval_every": int}
 
 
-def _typed(fields: Mapping[str, Any], name: str, kinds: tuple[type, ...], where: str) -> Any:
+def _known(fields: Mapping[str, Any], name: str, where: str) -> Any:
+    """A field that every run has, with its type and size checked."""
     if name not in fields:
         raise BadInput(f"{where}: field {name!r} is missing")
-    value = fields[name]
-    if type(value) is int and float in kinds and abs(value) < 2**1000:
-        value = float(value)
-    counts = type(value) is not int or 0 <= value < 2**63
-    if (
-        type(value) not in kinds
-        or not counts
-        or (type(value) is str and not (value.isprintable() and len(value) <= 200))
-    ):
-        expected = " or ".join({str: "a short text", float: "a number", int: "a whole number"}[kind] for kind in kinds)
-        raise BadInput(f"{where}: field {name!r} is {repr(value)[:80]}; expected {expected}")
+    value = typed(fields[name], _TYPES[name], f"{where}: field {name!r}")
+    if isinstance(value, int) and not 0 <= value < 2**63:
+        raise BadInput(f"{where}: field {name!r} is {repr(value)[:80]}; expected a number from 0 to 2**63 - 1")
+    if isinstance(value, str) and not (value.isprintable() and len(value) <= 200):
+        raise BadInput(f"{where}: field {name!r} is {repr(value)[:80]}; expected up to 200 printable characters")
     return value
 
 

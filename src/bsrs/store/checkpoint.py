@@ -1,8 +1,7 @@
 """A `State` as a folder: safetensors, raw arrays and JSON. No pickle is ever written or loaded.
 
-Members of a population save their checkpoints as one generation, in three steps that every member takes before any
-takes the next: `prepare` writes the new one aside, `commit` puts it in place and keeps the last one, `forget` removes
-that. So after a kill there is always a step of which every member has a whole checkpoint.
+A new checkpoint is written aside and renamed. Members of a population keep their last two: a kill may find some members
+one checkpoint ahead of the others, and then the run resumes from the latest step of which every member has one.
 """
 
 import io
@@ -11,13 +10,13 @@ import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import safetensors.torch
 
 from bsrs.agents.agent import Array, State
-from bsrs.store.files import Damaged, checksum, is_count, matches, open_regular, read_bytes, read_json, write_json
+from bsrs.store.files import Damaged, checksum, matches, open_regular, read_bytes, read_json, write_json
 from bsrs.writing import Denied, Exhausted, explained, flush_folder, new_file
 
 FORMAT = 2
@@ -25,15 +24,11 @@ _TENSORS = "tensors.safetensors"
 _LARGEST_TENSORS = 2**36  # bytes
 
 
-def save(folder: Path, state: State, about: dict[str, Any]) -> None:
-    """Replace the checkpoint at `folder`, of a run that is trained alone."""
-    prepare(folder, state, about)
-    commit(folder)
-    forget(folder)
+def save(folder: Path, state: State, about: dict[str, Any], *, keep_last: bool = False) -> None:
+    """Replace the checkpoint at `folder`. `about` is what the store itself notes.
 
-
-def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
-    """Write the next checkpoint aside. `about` is what the store itself notes."""
+    With `keep_last` the one before it stays, under another name.
+    """
     aside, old = _beside(folder)
     with explained(folder):
         _clear(aside)
@@ -45,57 +40,15 @@ def prepare(folder: Path, state: State, about: dict[str, Any]) -> None:
         for name, array in state.arrays.items():
             with new_file(aside / _file(name)) as file:
                 np.save(file, array, allow_pickle=False)
-    sums = {name: checksum(aside / name) for name in [_TENSORS, *map(_file, state.arrays)]}
-    content = {"format": FORMAT, "about": about, "arrays": list(state.arrays), "checksums": sums, "info": state.info}
-    write_json(aside / "state.json", content, sealed=True)  # the last, and it syncs the folder
-
-
-def commit(folder: Path) -> None:
-    """Put the prepared checkpoint in place, and keep the last one until `forget`."""
-    aside, old = _beside(folder)
-    with explained(folder):
+        sums = {name: checksum(aside / name) for name in [_TENSORS, *map(_file, state.arrays)]}
+        content = {"format": FORMAT, "about": about, "arrays": [*state.arrays], "checksums": sums, "info": state.info}
+        write_json(aside / "state.json", content, sealed=True)  # the last, and it syncs the folder
         if os.path.lexists(folder):
             folder.rename(old)
         aside.rename(folder)
         flush_folder(folder.parent)
-
-
-def forget(folder: Path) -> None:
-    """Remove the checkpoint before the last one."""
-    _clear(_beside(folder)[1])
-
-
-class Generation(NamedTuple):
-    """A checkpoint on the disk, and with which engine it was computed."""
-
-    path: Path
-    engine: str
-
-
-def generations(folder: Path) -> dict[int, Generation]:
-    """Find the checkpoints by their step: the last one, and the one before it where a kill has left both."""
-    found = {}
-    for path in (_beside(folder)[1], folder):
-        if os.path.lexists(path):
-            step, engine = _label(path)
-            found[step] = Generation(path, engine)
-    return found
-
-
-def _label(path: Path) -> tuple[int, str]:
-    """Read step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
-    try:
-        content = read_json(path / "state.json")
-        step, engine = content["info"]["step"], content["about"].get("engine", "")
-    except (Damaged, FileNotFoundError, KeyError, TypeError, AttributeError):
-        return 0, ""
-    return (step, str(engine)) if is_count(step) else (0, "")
-
-
-def latest(folder: Path) -> Path | None:
-    """Find the last whole checkpoint of a run, if there is one."""
-    found = generations(folder)
-    return found[max(found)].path if found else None
+    if not keep_last:
+        _clear(old)
 
 
 def load(path: Path) -> tuple[State, dict[str, Any]]:
@@ -163,7 +116,7 @@ def settle(folder: Path, path: Path) -> None:
         if path != folder:
             _clear(folder)
             path.rename(folder)
-        forget(folder)
+        _clear(_beside(folder)[1])
 
 
 def tensor_bytes(state: State, metadata: dict[str, str] | None = None) -> bytes:

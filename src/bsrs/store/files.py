@@ -11,7 +11,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from bsrs.errors import BadInput
 from bsrs.writing import explained, own_file, write_whole
@@ -51,7 +51,7 @@ class Lines:
         self._descriptor = own_file(path, os.O_RDWR | os.O_APPEND)
 
     def append(self, line: dict[str, Any]) -> None:
-        content = (json.dumps(_finite(line), allow_nan=False) + "\n").encode()
+        content = (json.dumps(finite(line), allow_nan=False) + "\n").encode()
         before = self.size()
         with explained(self._path):
             try:
@@ -67,20 +67,13 @@ class Lines:
 
     def mark(self) -> Mark:
         """Note where the file ends now, and the checksum of all before."""
-        size = self.size()
-        return {"size": size, "checksum": self._checksum(size)}
+        return _checksum(self._descriptor, self.size())
 
     def cut(self, mark: Mark) -> None:
         """Forget what was written after the mark."""
-        if self.size() < mark["size"] or self._checksum(mark["size"]) != mark["checksum"]:
+        if _checksum(self._descriptor, mark["size"]) != mark:
             raise Damaged(f"{self._path} is not as it was at the last checkpoint")
         os.ftruncate(self._descriptor, mark["size"])
-
-    def _checksum(self, size: int) -> int:
-        at = crc = 0
-        while at < size and (block := os.pread(self._descriptor, min(_BLOCK, size - at), at)):
-            at, crc = at + len(block), zlib.crc32(block, crc)
-        return crc
 
     def flush(self) -> None:
         with explained(self._path):
@@ -90,14 +83,14 @@ class Lines:
         os.close(self._descriptor)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value
 
 
@@ -158,20 +151,22 @@ def read_bytes(path: Path | str, largest: int = LARGEST_JSON) -> bytes:
 def checksum(path: Path | str) -> Mark:
     """Compute size and checksum of a regular file."""
     with os.fdopen(open_regular(path), "rb") as file:
-        return _checksum(file)
+        return _checksum(file.fileno(), os.fstat(file.fileno()).st_size)
 
 
 def matches(path: Path | str, mark: Mark) -> bool:
     """Whether the file has this size and, if so, this checksum: a sparse file of terabytes is not read."""
     with os.fdopen(open_regular(path), "rb") as file:
-        return os.fstat(file.fileno()).st_size == mark.get("size") and _checksum(file) == mark
+        size = os.fstat(file.fileno()).st_size
+        return size == mark.get("size") and _checksum(file.fileno(), size) == mark
 
 
-def _checksum(file: BinaryIO) -> Mark:
-    size = crc = 0
-    while block := file.read(_BLOCK):
-        size, crc = size + len(block), zlib.crc32(block, crc)
-    return {"size": size, "checksum": crc}
+def _checksum(descriptor: int, size: int) -> Mark:
+    """Compute the checksum of the first `size` bytes, or of all if there are fewer."""
+    at = crc = 0
+    while at < size and (block := os.pread(descriptor, min(_BLOCK, size - at), at)):
+        at, crc = at + len(block), zlib.crc32(block, crc)
+    return {"size": at, "checksum": crc}
 
 
 def read_json(path: Path | str) -> dict[str, Any]:
@@ -198,10 +193,13 @@ def is_number(value: Any) -> bool:
 def parse_json(raw: bytes, where: str) -> Any:
     """Parse strict JSON, or raise `Damaged`; `where` it is from."""
     try:
-        return json.loads(raw, parse_constant=_not_json)
+        return _STRICT.decode(raw.decode())
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{where} is damaged: {error}") from None
 
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_not_json)

@@ -22,9 +22,9 @@ class Busy(BadInput):
 class Lock:
     """Held by one process at a time. The file says by whom, for people; the lock itself is the system's."""
 
-    def __init__(self, path: Path, what: str, *, patience: float = PATIENCE_S) -> None:
+    def __init__(self, path: Path, what: str) -> None:
         self._descriptor = own_file(path, os.O_RDWR)
-        until = time.monotonic() + patience
+        until = time.monotonic() + PATIENCE_S
         try:
             while not _taken(self._descriptor, fcntl.LOCK_EX, path):
                 if time.monotonic() > until:

@@ -7,11 +7,12 @@ no seal and are read without; model and timing may be missing from any, for many
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +67,7 @@ class RunRecord:
     @property
     def score(self) -> float | None:
         """Score of the last evaluation, or None."""
-        scores = self.trace("score", "eval")[1]
-        return float(scores[-1]) if len(scores) else None
+        return next((line["score"] for line in reversed(self.metrics) if line["kind"] == "eval"), None)
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -151,8 +151,8 @@ def read_config(folder: Path) -> RunSettings:
     return settings
 
 
-def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
-    """Read how the run ended, or None while it has not; its seal is verified unless that was just done."""
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Read how the run ended, or None while it has not, and verify its seal."""
     path = folder / "result.json"
     try:
         result = read_json(path)
@@ -169,7 +169,7 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
     )
     if not sound:
         raise Damaged(f"{path} is damaged: expected an outcome, a step and a score")
-    for name, mark in result.get("seal", {}).items() if verify else ():
+    for name, mark in result.get("seal", {}).items():
         if name not in SEALED or not isinstance(mark, dict):
             raise Damaged(f"{path} is damaged: it seals {name[:40]!r}")
         try:
@@ -181,15 +181,39 @@ def read_result(folder: Path, *, verify: bool = True) -> dict[str, Any] | None:
     return result
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint on the disk, and the engine that computed it."""
+
+    path: Path
+    engine: str
+
+
+def checkpoints(folder: Path) -> dict[int, Checkpoint]:
+    """Find the run's checkpoints by their step: the last one, and the one before it if that is still there."""
+    found = {}
+    for path in (folder / "checkpoint.old", folder / "checkpoint"):
+        if os.path.lexists(path):
+            step, engine = _label(path)
+            found[step] = Checkpoint(path, engine)
+    return found
+
+
+def _label(path: Path) -> tuple[int, str]:
+    """Read step and engine of a checkpoint; 0 for one that will be found damaged when it is loaded."""
+    try:
+        content = read_json(path / "state.json")
+        step, engine = content["info"]["step"], content["about"].get("engine", "")
+    except (Damaged, FileNotFoundError, KeyError, TypeError, AttributeError):
+        return 0, ""
+    return (step, str(engine)) if is_count(step) else (0, "")
+
+
 def checkpoint_step(folder: Path) -> int:
-    """Read how far the run's checkpoint is; 0 without one, or where it cannot be read."""
-    for name in ("checkpoint", "checkpoint.old"):  # the second alone, if a kill fell between two renames
-        try:
-            step = read_json(folder / name / "state.json")["info"]["step"]
-            return step if is_count(step) else 0
-        except (OSError, BadInput, KeyError, TypeError):
-            continue
-    return 0
+    """Read how far the run's last checkpoint is; 0 without one, or where it cannot be read."""
+    try:
+        return max(checkpoints(folder), default=0)
+    except BadInput:
+        return 0
 
 
 def has_ended(folder: Path) -> bool:
@@ -215,9 +239,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         if not (isinstance(record, dict) and isinstance(record.get("kind"), str) and is_count(record.get("step"))):
             raise Damaged(f"{where} is damaged: expected an object with a kind and a step")
         for name, value in record.items():
-            parts = value if isinstance(value, list) else [value]
-            if not all(is_number(part) or isinstance(part, (str, bool)) for part in parts):
-                raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
+            for part in value if isinstance(value, list) else (value,):
+                if not (is_number(part) or isinstance(part, (str, bool))):
+                    raise Damaged(f"{where} is damaged: {name} is {str(value)[:40]}; expected numbers")
         if record["kind"] == "eval" and not is_number(record.get("score")):
             raise Damaged(f"{where} is damaged: expected an evaluation with a score")
         records.append(record)
@@ -270,15 +294,15 @@ def _read_policy(folder: Path) -> State:
     try:
         return checkpoint.read_model_bytes(read_bytes(path, _LARGEST_MODEL))
     except FileNotFoundError:
-        last = checkpoint.latest(folder / "checkpoint")
+        saved = checkpoints(folder)
     except (Denied, Exhausted, MemoryError):
         raise
     except Exception as error:  # whatever reading bytes of unknown origin may raise
         raise Damaged(f"{path} is damaged: {error}") from None
-    if last is None:
+    if not saved:
         raise BadInput(f"the run {folder} has no model: it was removed, or the run stopped before its first checkpoint")
     try:
-        agent = checkpoint.load(last)[0].part("agent")
+        agent = checkpoint.load(saved[max(saved)].path)[0].part("agent")
         shaping = agent.info["shaping"]
     except (KeyError, TypeError) as error:
         raise Damaged(f"the checkpoint of {folder} is damaged: {error}") from None

@@ -20,7 +20,7 @@ from bsrs.store import checkpoint
 from bsrs.store.card import NAME, model_card
 from bsrs.store.files import BEGINNING, Damaged, Lines, checksum, write_json
 from bsrs.store.lock import Lock
-from bsrs.store.read import FORMAT, SEALED, read_config, read_metrics, read_result
+from bsrs.store.read import FORMAT, SEALED, checkpoints, read_config, read_metrics, read_result
 from bsrs.store.trackers import Tracker, TrackerName, numbers, open_trackers
 from bsrs.train import Outcome
 from bsrs.writing import Denied, explained, make_folder, write_whole
@@ -103,18 +103,12 @@ class Run:
         for tracker in self._trackers:
             tracker.log(numbers(line, kind), line["step"])
 
-    def prepare(self, state: State) -> None:
+    def save(self, state: State) -> None:
         self._metrics.flush()
         self._timing.flush()
         marks = {"metrics": self._metrics.mark(), "timing": self._timing.mark()}
         about = {**marks, "wall_time_s": self.wall_time(), "engine": self.engine}
-        checkpoint.prepare(self._checkpoint, state, about)
-
-    def commit(self) -> None:
-        checkpoint.commit(self._checkpoint)
-
-    def forget(self) -> None:
-        checkpoint.forget(self._checkpoint)
+        checkpoint.save(self._checkpoint, state, about, keep_last=self._members > 1)
 
     # ---- its beginning and its end
 
@@ -122,16 +116,12 @@ class Run:
     def _checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def generations(self) -> dict[int, checkpoint.Generation]:
-        """Find the checkpoints that the run can continue from, by their step."""
-        return checkpoint.generations(self._checkpoint)
-
     def load(self, step: int | None = None) -> State | None:
         """Load the state at `step`, by default of the last checkpoint; None at the beginning. Drop newer records.
 
         A checkpoint that is `Damaged` is taken out of the way.
         """
-        found = self.generations()
+        found = checkpoints(self.folder)
         path = found[max(found) if step is None else step].path if found and step in (None, *found) else None
         state: State | None = None
         about: dict[str, Any] = {"metrics": BEGINNING, "timing": BEGINNING, "wall_time_s": 0.0}

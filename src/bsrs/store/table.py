@@ -4,24 +4,23 @@ import dataclasses
 import os
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bsrs.config.settings import RunSettings
 from bsrs.config.sweep import RunFilter, RunState
 from bsrs.errors import BadInput, optional
-from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
 from bsrs.store.lock import is_held
-from bsrs.store.read import read_config, read_metrics, read_result, read_run, run_folders
+from bsrs.store.read import read_config, read_metrics, read_run, run_folders
 from bsrs.writing import Exhausted
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-# Enough for the last lines of a file of records.
-_TAIL = 4096
 _OF_THE_RUN = ("name", "algorithm", "env", "eta", "seed")
 
 
@@ -52,15 +51,6 @@ class RunStatus:
     """All settings."""
 
 
-@dataclass(frozen=True)
-class Pulse:
-    """Progress of an unfinished run."""
-
-    step: int
-    score: float | None
-    steps_per_s: float | None
-
-
 def list_runs(root: Path, which: RunFilter | None = None) -> list[RunStatus]:
     """List the runs of the store that pass the filter, by name."""
     return list(found_runs(root, which).values())
@@ -73,59 +63,28 @@ def found_runs(root: Path, which: RunFilter | None = None) -> dict[Path, RunStat
     return dict(sorted(passing, key=lambda pair: pair[1].name))
 
 
-def run_status(folder: Path, *, verify: bool = True) -> RunStatus:
+def run_status(folder: Path) -> RunStatus:
     """Read one run at a glance; what is wrong with a damaged one is its reason."""
-    about: dict[str, Any] = {"name": folder.name, "algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
-    about["age_s"] = _age(folder)
+    about: dict[str, Any] = {"name": folder.name, "age_s": _age(folder)}
     try:
-        config = read_config(folder)
-        about |= {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
-        about["config"] = dict(config.fields)
-        result = read_result(folder, verify=verify)
-        if result is not None and not (result["outcome"] == "failed" and is_held(folder / "lock")):
-            if "seal" not in result:
-                read_run(folder)  # nothing else tells whether its records are whole
-            step = result["step"] if result["step"] is not None else pulse(folder).step
-            ended = {"step": step, "score": result["score"], "state": result["outcome"], "reason": result["reason"]}
-            return RunStatus(**about, **ended, sealed="seal" in result)
+        run = read_run(folder)
     except Exhausted:
         raise
     except BadInput as error:
+        about |= {"algorithm": "?", "env": "?", "eta": "?", "seed": 0, "steps": 0}
+        with suppress(BadInput):
+            about |= _settings(read_config(folder))
         return RunStatus(**about, step=0, score=None, state="damaged", reason=str(error))
-    beat = pulse(folder)
-    held = is_held(folder / "lock")
-    return RunStatus(**about, step=beat.step, score=beat.score, state="running" if held else "interrupted")
+    about |= {**_settings(run.config), "step": run.step, "score": run.score}
+    if run.outcome in ("interrupted", "failed") and is_held(folder / "lock"):
+        return RunStatus(**about, state="running")
+    about |= {"state": run.outcome, "reason": run.reason, "sealed": run.sealed}
+    return RunStatus(**about)
 
 
-def pulse(folder: Path) -> Pulse:
-    """Read how far an unfinished run is, from the last lines of its records."""
-    lines = _last_lines(folder / "metrics.jsonl")
-    timing = _last_lines(folder / "timing.jsonl")
-    scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
-    rate = timing[-1].get("steps_per_s") if timing else None
-    return Pulse(
-        step=max((line["step"] for line in lines if is_count(line.get("step"))), default=0),
-        score=scores[-1] if scores and is_number(scores[-1]) else None,
-        steps_per_s=rate if is_number(rate) else None,
-    )
-
-
-def _last_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the last whole lines of a file that may still be written to, without damaged ones."""
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - _TAIL, 0))
-            pieces = file.read(_TAIL).split(b"\n")
-    except (FileNotFoundError, Damaged):
-        return []
-    lines = []
-    for piece in pieces[:-1] if size <= _TAIL else pieces[1:-1]:
-        try:
-            lines.append(parse_json(piece, str(path)))
-        except Damaged:
-            continue
-    return [line for line in lines if isinstance(line, dict)]
+def _settings(config: RunSettings) -> dict[str, Any]:
+    named = {name: getattr(config, name) for name in ("algorithm", "env", "eta", "seed", "steps")}
+    return {**named, "config": dict(config.fields)}
 
 
 def _age(folder: Path) -> float:

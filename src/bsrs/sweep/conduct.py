@@ -155,7 +155,7 @@ class _Schedule:
     def handle(self, ended: Ended) -> None:
         task, name = ended.task, ended.task.folders[0].name
         if ended.how == "done":
-            for status in (run_status(folder, verify=False) for folder in task.folders):
+            for status in map(run_status, task.folders):
                 self.summary.statuses.append(status)
                 self.watcher.run_ended(status)
         elif ended.how == "full":

@@ -1,21 +1,35 @@
 """What a sweep looks like while it runs: a table in a terminal, plain lines elsewhere."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bsrs.config.settings import folder_name
 from bsrs.config.training import TrainingConfig
 from bsrs.errors import printable
+from bsrs.store.files import Damaged, is_count, is_number, open_regular, parse_json
 from bsrs.store.lock import is_held
 from bsrs.store.read import checkpoint_step
-from bsrs.store.table import Pulse, RunStatus, pulse
+from bsrs.store.table import RunStatus
 
 SECONDS_BETWEEN_LINES = 30.0
 _MAX_ROWS = 16
+# Enough for the last lines of a file of records.
+_TAIL = 4096
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """Progress of an unfinished run."""
+
+    step: int
+    score: float | None
+    steps_per_s: float | None
 
 
 class SweepView:
@@ -92,6 +106,37 @@ class SweepView:
         if trained := self._trained + begun:
             parts.append(f"{duration(to_train * (time.monotonic() - self._began) / trained)} left")
         return ", ".join(parts)
+
+
+def pulse(folder: Path) -> Pulse:
+    """Read how far an unfinished run is, from the last lines of its records."""
+    lines = _last_lines(folder / "metrics.jsonl")
+    timing = _last_lines(folder / "timing.jsonl")
+    scores = [line.get("score") for line in lines if line.get("kind") == "eval"]
+    rate = timing[-1].get("steps_per_s") if timing else None
+    return Pulse(
+        step=max((line["step"] for line in lines if is_count(line.get("step"))), default=0),
+        score=scores[-1] if scores and is_number(scores[-1]) else None,
+        steps_per_s=rate if is_number(rate) else None,
+    )
+
+
+def _last_lines(path: Path) -> list[dict[str, Any]]:
+    """Read the last whole lines of a file that may still be written to, without damaged ones."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _TAIL, 0))
+            pieces = file.read(_TAIL).split(b"\n")
+    except (FileNotFoundError, Damaged):
+        return []
+    lines = []
+    for piece in pieces[:-1] if size <= _TAIL else pieces[1:-1]:
+        try:
+            lines.append(parse_json(piece, str(path)))
+        except Damaged:
+            continue
+    return [line for line in lines if isinstance(line, dict)]
 
 
 def duration(seconds: float) -> str:
