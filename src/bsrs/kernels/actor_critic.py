@@ -26,7 +26,7 @@ class ActorCriticKernel:
         self._target_critics = FlatNetworks(agent.target_critics, None)
         arrays = agent.replay.arrays
         self._replay = arrays.obs, arrays.next_obs, arrays.action, arrays.reward, arrays.terminated, arrays.truncated
-        self._coefficients = np.zeros((3, agent.members), np.float32)  # as `Shaper.coefficients` returns them
+        self._coefficients = np.zeros((agent.members, 3), np.float32)  # as `Shaper.coefficients` returns them
         self._records = agent.records.sums.numpy(), agent.records.spread.numpy()
         self._options = np.array(
             [
@@ -69,7 +69,7 @@ class ActorCriticKernel:
         """Take one gradient step for every member."""
         agent = self.agent
         rows = agent.replay.draw_rows(agent.rngs["batches"], agent.config.batch_size)
-        self._coefficients[:] = np.transpose([shaper.coefficients(step) for shaper in agent.shapers])
+        self._coefficients[:] = [shaper.coefficients(step) for shaper in agent.shapers]
         self._step(rows)
 
 

@@ -32,7 +32,7 @@ class DQNKernel:
         arrays = agent.replay.arrays
         flat_obs = (array.reshape(*array.shape[:2], -1) for array in (arrays.obs, arrays.next_obs))
         self._replay = (*flat_obs, arrays.action, arrays.reward, arrays.terminated, arrays.truncated)
-        self._coefficients = np.zeros((3, agent.members), np.float32)  # as `Shaper.coefficients` returns them
+        self._coefficients = np.zeros((agent.members, 3), np.float32)  # as `Shaper.coefficients` returns them
         self._records = agent.records.sums.numpy(), agent.records.spread.numpy()
         self._work = aligned(workspace(config.batch_size, self._replay[0].shape[2], stem, self._sizes))
         self._numbers = np.array([config.gamma, config.temperature, 1 / spec.obs_scale], np.float32)
@@ -69,17 +69,16 @@ class DQNKernel:
         """Take one gradient step for every member."""
         agent = self.agent
         rows = agent.replay.draw_rows(agent.rngs["batches"], agent.config.batch_size)
-        self._coefficients[:] = np.transpose([shaper.coefficients(step) for shaper in agent.shapers])
+        self._coefficients[:] = [shaper.coefficients(step) for shaper in agent.shapers]
         self._step(rows, self._online.adam_settings(agent.config.max_grad_norm))
         agent.records.count += 1
 
     def _step(self, rows: Any, settings: Any) -> None:
         online = self._online
-        etas, shares, factors = self._coefficients
         dqn_step(
             self._spans, self._stem, self._sizes, self._replay, self.agent.replay.added, rows,
             online.params, self._target.params, online.exp_avg, online.exp_avg_sq, online.learning_rate, settings,
-            etas, shares, factors, self._numbers, self._options, self._records, self._work,
+            self._coefficients, self._numbers, self._options, self._records, self._work,
         )  # fmt: skip
 
 
@@ -124,7 +123,7 @@ def _features(spans, x, params, stem, out, rows, inputs, size):
 @compiled(nogil=True, error_model="numpy")
 def dqn_step(
     spans, stem, sizes, replay, added, rows, online, target, exp_avg, exp_avg_sq, learning_rate, settings,
-    etas, shares, factors, numbers, options, records, work,
+    coefficients, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
     members, B = rows.shape
@@ -148,7 +147,8 @@ def dqn_step(
     scratch, at = take(work, at, 2 * B * widest(sizes))
     grad_features, at = take(work, at, B * sizes[0] if stem else 0)
     for p in range(members):
-        eta, share, factor, own, own_target = etas[p], shares[p], factors[p], online[p][: len(gradient)], target[p]
+        eta, share, factor = coefficients[p, 0], coefficients[p, 1], coefficients[p, 2]
+        own, own_target = online[p][: len(gradient)], target[p]
         shaped = eta != 0 or factor != 1
         from_target = shaped and network == 1
         gather(replay, p, rows[p], added, n_step, n_envs, gamma, keep_terminal, scale,

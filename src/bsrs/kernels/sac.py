@@ -54,13 +54,12 @@ class SACKernel(ActorCriticKernel):
             counted = (each if learn_alpha or each is not alphas else None for each in networks)
             settings = tuple(alphas.settings if each is None else each.adam_settings() for each in counted)
             agent.records.count += 1
-        etas, shares, factors = self._coefficients
         sac_step(
             self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, learn_alpha,
             (actor.params, actor.exp_avg, actor.exp_avg_sq),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
             (alphas.params, alphas.exp_avg, alphas.exp_avg_sq),
-            actor.learning_rate, settings, etas, shares, factors, self._numbers, self._options,
+            actor.learning_rate, settings, self._coefficients, self._numbers, self._options,
             self._records, self._work,
         )  # fmt: skip
 
@@ -98,7 +97,7 @@ def _policy_gradient(outputs, noise, A, action, grad_action, width, offset, grad
 @compiled(nogil=True, error_model="numpy")
 def sac_step(
     sizes, critic_sizes, replay, added, rows, noise, learn_alpha, actor_arrays, critic_arrays, alpha_arrays,
-    learning_rate, settings, etas, shares, factors, numbers, options, records, work,
+    learning_rate, settings, coefficients, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
     members, B = rows.shape
@@ -136,7 +135,7 @@ def sac_step(
     discount, at = take(work, at, B)
     potential_discount, at = take(work, at, B)
     for p in range(members):
-        eta, share, factor, first = etas[p], shares[p], factors[p], p * n
+        eta, share, factor, first = coefficients[p, 0], coefficients[p, 1], coefficients[p, 2], p * n
         shaped, alpha = eta != 0 or factor != 1, np.exp(alphas[p, 0])
         gather(replay, p, rows[p], added, n_step, n_envs, gamma, keep_terminal, one,
                x, reward, discount, potential_discount)  # fmt: skip

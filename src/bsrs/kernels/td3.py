@@ -42,12 +42,11 @@ class TD3Kernel(ActorCriticKernel):
             noise = agent.noise("noise", config.batch_size, agent.actions.size)
             settings = actor.adam_settings() if actor_due else actor.settings, critics.adam_settings()
             agent.records.count += actor_due
-        etas, shares, factors = self._coefficients
         td3_step(
             self._sizes, self._critic_sizes, self._replay, agent.replay.added, rows, noise, actor_due,
             (actor.params, actor.exp_avg, actor.exp_avg_sq, self._target_actor.params),
             (critics.params, critics.exp_avg, critics.exp_avg_sq, self._target_critics.params),
-            actor.learning_rate, settings, etas, shares, factors, self._numbers, self._options,
+            actor.learning_rate, settings, self._coefficients, self._numbers, self._options,
             self._records, self._work,
         )  # fmt: skip
 
@@ -55,7 +54,7 @@ class TD3Kernel(ActorCriticKernel):
 @compiled(nogil=True, error_model="numpy")
 def td3_step(
     sizes, critic_sizes, replay, added, rows, noise, actor_due, actor_arrays, critic_arrays, learning_rate,
-    settings, etas, shares, factors, numbers, options, records, work,
+    settings, coefficients, numbers, options, records, work,
 ):  # fmt: skip
     """Take one gradient step for every member; `rows` (P, B) are those of the replay to learn from."""
     members, B = rows.shape
@@ -89,7 +88,7 @@ def td3_step(
     discount, at = take(work, at, B)
     potential_discount, at = take(work, at, B)
     for p in range(members):
-        eta, share, factor, first = etas[p], shares[p], factors[p], p * n
+        eta, share, factor, first = coefficients[p, 0], coefficients[p, 1], coefficients[p, 2], p * n
         shaped = eta != 0 or factor != 1
         gather(replay, p, rows[p], added, n_step, n_envs, gamma, keep_terminal, one,
                x, reward, discount, potential_discount)  # fmt: skip
