@@ -39,28 +39,27 @@ class TD3ScaledReward(_ScaledReward, TD3Agent):
     """TD3 that sees its rewards scaled."""
 
 
-@bsrs.register(DQNVariantConfig, like="dqn", member_fields=("seed",))
-def dqn_variant(configs: Sequence[DQNVariantConfig], *arguments: Any, **options: Any) -> DQNAgent:
-    """Make the agent. A control that only has other numbers is DQN itself, and so has its kernel."""
-    config = configs[0]
-    if config.control == "none":
-        return comparators.DQN.get(config.comparator, DQNParts)(configs, *arguments, **options)
-    plain = [each.without_shaping(DQNConfig) for each in configs]
-    if config.reward_scale == 1:
-        return DQNAgent(plain, *arguments, **options)
-    return DQNScaledReward(config.reward_scale, plain, *arguments, **options)
+KINDS: dict[str, tuple[Any, ...]] = {
+    "dqn-variant": (DQNConfig, DQNAgent, DQNScaledReward, DQNParts, comparators.DQN),
+    "td3-variant": (TD3Config, TD3Agent, TD3ScaledReward, TD3Parts, comparators.TD3),
+}
+"""Algorithm -> its plain config and agent, and the agents with scaled rewards, with parts and with comparators."""
 
 
-@bsrs.register(TD3VariantConfig, like="td3", member_fields=("seed",))
-def td3_variant(configs: Sequence[TD3VariantConfig], *arguments: Any, **options: Any) -> TD3Agent:
-    """Make the agent. A control that only has other numbers is TD3 itself, and so has its kernel."""
+def variant(configs: Sequence[DQNVariantConfig | TD3VariantConfig], *arguments: Any, **options: Any) -> Any:
+    """Make the agent. A control that only has other numbers is a plain agent, and so has its kernel."""
     config = configs[0]
+    plain_config, plain, scaled, with_parts, with_comparator = KINDS[config.algorithm]
     if config.control == "none":
-        return comparators.TD3.get(config.comparator, TD3Parts)(configs, *arguments, **options)
-    plain = [each.without_shaping(TD3Config) for each in configs]
+        return with_comparator.get(config.comparator, with_parts)(configs, *arguments, **options)
+    controls = [each.without_shaping(plain_config) for each in configs]
     if config.reward_scale == 1:
-        return TD3Agent(plain, *arguments, **options)
-    return TD3ScaledReward(config.reward_scale, plain, *arguments, **options)
+        return plain(controls, *arguments, **options)
+    return scaled(config.reward_scale, controls, *arguments, **options)
+
+
+bsrs.register(DQNVariantConfig, like="dqn", member_fields=("seed",))(variant)
+bsrs.register(TD3VariantConfig, like="td3", member_fields=("seed",))(variant)
 
 
 @bsrs.register(DQNTargetConfig, like="dqn")
