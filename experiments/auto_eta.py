@@ -20,11 +20,11 @@ from bsrs.stats import bootstrap, mean
 from bsrs.stats.comparison import within
 from bsrs.stats.records import Series
 from bsrs.stats.references import MARGIN
-from bsrs.stats.summary import SEED, failures_of, gain, on_shared_seeds, task_reference
+from bsrs.stats.summary import SEED, failures_of, gain, task_reference
 from bsrs.sweep.plan import SCALES, expand, read_sweep
 from experiments import zoo
-from experiments.claims import Claim, Scope, Value, area, corrected, failures_text, final, judged, too_small
-from experiments.pooling import UNIT, against_zero, span_of
+from experiments.claims import Claim, Scope, Value, area, corrected, failures_text, final, judged
+from experiments.pooling import UNIT, against_zero, lead_of, span_of, too_few
 from experiments.records import is_of_version_0_1
 
 CONSTANTS = (0.0, 0.5, 1.0, 2.0, 5.0)
@@ -79,8 +79,7 @@ class Lead:
 
     def mean(self, value: Value) -> float:
         """Return the mean lead over all seeds that both have, in reference ranges."""
-        leads = np.subtract(*on_shared_seeds(value, self.auto, self.other))
-        return float(leads.mean() / span_of(self.other, [self.auto, self.other]))
+        return float(lead_of(value, [(self.auto, self.other)]).mean())
 
 
 def leads(tasks: dict[str, Settings], choose: Callable[[Settings], Series | None]) -> list[Lead]:
@@ -96,6 +95,7 @@ def judge_auto(series: Sequence[Series], scope: Scope) -> list[Claim]:
     tasks = by_task(series)
     if not tasks:
         return []
+    scope = dataclasses.replace(scope, tasks=len(sweeps("paper")))
     claims = []
     for eta in (*CONSTANTS, OLD_RULE):
         found = leads(tasks, methodcaller("get", eta))
@@ -117,9 +117,7 @@ def _judged(text: str, found: Sequence[Lead], value: Value, scope: Scope, low: f
     shown = f"{effect.mean:+.3g} {UNIT}{'' if low is None else f' (margin {-low})'}: {by_task}"
     autos, others = [lead.auto for lead in found], [lead.other for lead in found]
     failures = failures_text(autos, others).replace("baseline", "the other")
-    small = too_small([*autos, *others], scope)
-    if not small and len(found) < (planned := len(sweeps("paper"))):
-        small = f"too small to tell: {len(found)} of {planned} tasks"
+    small = too_few([*autos, *others], len(found), scope)
     return judged(text, effect, shown, scope, small=small, failures=failures)
 
 

@@ -34,6 +34,10 @@ class Tasks:
     """Of each setting."""
     baseline: tuple[Series, ...]
 
+    @property
+    def series(self) -> list[Series]:
+        return [each for own in (*self.shaped, self.baseline) for each in own]
+
 
 def by_task(series: Sequence[Series]) -> dict[str, list[Series]]:
     """Group by env, and by algorithm where several were run on it."""
@@ -74,18 +78,18 @@ def gains_of(tasks: Mapping[str, Sequence[Series]]) -> Tasks:
     return Tasks(tuple(tasks), differences(area), differences(final), shaped, tuple(own[0] for own in tasks.values()))
 
 
+def lead_of(value: Value, pairs: Sequence[tuple[Series, Series]]) -> Array:
+    """Return the mean, over a task's pairs, of the first's lead over the second, in reference ranges: (seeds,)."""
+    leads = _side_by_side([np.subtract(*on_shared_seeds(value, *pair)) for pair in pairs])  # (seeds, pairs)
+    lead: Array = leads.mean(axis=1) / span_of(pairs[0][1], [each for pair in pairs for each in pair])
+    return lead
+
+
 def pair_gains(pairs: Pairs) -> Tasks:
-    """Take the mean, over a task's pairs, of the first's lead over the second."""
-
-    def differences(value: Value) -> Array:
-        found = []
-        for own in pairs.values():
-            leads = _side_by_side([np.subtract(*on_shared_seeds(value, *pair)) for pair in own])  # (seeds, pairs)
-            found.append(leads.mean(axis=1) / span_of(own[0][1], [each for pair in own for each in pair]))
-        return _side_by_side(found)[None]
-
+    """Take each task's mean lead over its pairs, on as many seeds as all tasks have."""
+    training, end = (_side_by_side([lead_of(value, own) for own in pairs.values()])[None] for value in (area, final))
     first, second = (tuple(pair[i] for own in pairs.values() for pair in own) for i in (0, 1))
-    return Tasks(tuple(pairs), differences(area), differences(final), (first,), second)
+    return Tasks(tuple(pairs), training, end, (first,), second)
 
 
 def _side_by_side(each: Sequence[Array]) -> Array:
@@ -94,11 +98,10 @@ def _side_by_side(each: Sequence[Array]) -> Array:
     return np.stack([one[..., :seeds] for one in each], axis=-1)
 
 
-def too_few(found: Tasks, scope: Scope) -> str:
-    """Say why nothing can be concluded from these tasks; empty if something can."""
-    tasks = len(found.names)
+def too_few(series: Sequence[Series], tasks: int, scope: Scope) -> str:
+    """Say why nothing can be concluded from the series of so many tasks; empty if something can."""
     few = f"too small to tell: {tasks} of {scope.tasks} tasks" if tasks < scope.tasks else ""
-    return too_small([each for own in (*found.shaped, found.baseline) for each in own], scope) or few
+    return too_small(series, scope) or few
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -183,7 +186,7 @@ def judge_pooled(
             effect,
             f"{effect.mean:+.3g} {UNIT} over {effect.n} {who}{shown}: {by_task}",
             scope,
-            small=too_few(found, scope),
+            small=too_few(found.series, len(found.names), scope),
             differences=held_out,
             unit=who,
             end=str(against_zero(ends)) if denies else against_zero(ends),
@@ -202,4 +205,4 @@ def judge_end(text: str, found: Tasks, scope: Scope) -> Claim:
     each = ", ".join(f"{name} {end:+.2f}" for name, end in zip(found.names, found.end[0].mean(axis=0), strict=True))
     shown = f"{effect.mean:+.3g} {UNIT} (margin {MARGIN}): {each}"
     failures = failures_text(found.shaped[0], found.baseline)
-    return judged(text, effect, shown, scope, small=too_few(found, scope), failures=failures)
+    return judged(text, effect, shown, scope, small=too_few(found.series, len(found.names), scope), failures=failures)
