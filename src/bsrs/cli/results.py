@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -16,6 +17,7 @@ from tyro.conf import Positional
 
 from bsrs.cli.show import print_json, print_recommendations
 from bsrs.config.sweep import RunFilter
+from bsrs.config.training import check_range
 from bsrs.errors import BadInput, printable, say
 from bsrs.naming import read_value
 
@@ -225,8 +227,8 @@ def play(
         fps: Frames per second.
         trust: Import the modules that the run names. Only for folders whose origin you know.
     """
-    if min(episodes, most_steps, fps) < 1:
-        raise BadInput("--episodes, --most-steps or --fps is below 1; expected at least 1")
+    numbers = SimpleNamespace(episodes=episodes, most_steps=most_steps, fps=fps)
+    check_range(numbers, 1, "episodes", "most_steps", "fps")
     folder = _picked(run, eta, run_seed)
     from bsrs.play import Play, show, write_video
 

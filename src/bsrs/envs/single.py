@@ -23,7 +23,7 @@ Statistics = dict[str, NDArray[Any]]
 
 
 TimeStep = tuple[Obs, Obs, float, bool, bool, float, bool]
-"""What one action led to. A plain tuple, because a named one takes as long to make as to use:
+"""What one action led to. A plain tuple, because making a named one takes several times as long:
 
 - obs: To act on next; of no use where `over`, because the next game must be started first.
 - final_obs: The true next observation of this transition; the same object as `obs` unless a life ended.

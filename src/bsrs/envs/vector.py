@@ -72,7 +72,6 @@ class Envs:
     def write_into(self, buffers: Buffers) -> None:
         """Write the outcome of every step into these buffers from now on."""
         self.buffers = buffers
-        self._outcome = tuple(buffers)
 
     def reset(self) -> NDArray[Any]:
         """Start the next episode in every copy."""
@@ -85,7 +84,7 @@ class Envs:
 
         `action` is (n,) integers, or (n, k) floats in the env's units.
         """
-        obs, next_obs, reward, terminated, truncated = self._outcome
+        obs, next_obs, reward, terminated, truncated = self.buffers
         ended: list[Episode] = []
         for copy, past, one in zip(self._copies, self._actions, self.unpacked(action), strict=True):
             copy.send(one)  # Atari's copies work in threads of their own until they are asked
