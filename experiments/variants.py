@@ -47,7 +47,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
 
 
 def variant(configs: Sequence[DQNVariantConfig | TD3VariantConfig], *arguments: Any, **options: Any) -> Any:
-    """Make the agent. A control that only has other numbers is a plain agent, and so has its kernel."""
+    """Make the agent. A control that only has other numbers is DQN or TD3 itself, and so has its kernel."""
     config = configs[0]
     plain_config, plain, scaled, with_parts, with_comparator = KINDS[config.algorithm]
     if config.control == "none":
